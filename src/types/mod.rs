@@ -1,0 +1,9 @@
+//! Nouns that two floors share. Only `std`; each has its text form as `Display` and `FromStr`.
+
+pub(crate) mod bucket;
+pub(crate) mod draw;
+pub(crate) mod flow;
+pub(crate) mod net;
+pub(crate) mod node;
+pub(crate) mod status;
+pub(crate) mod time;

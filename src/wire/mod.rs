@@ -1,0 +1,1 @@
+//! Bytes and text of other programs <-> structs. Each file names its RFC or its source.
