@@ -176,7 +176,10 @@ impl FromStr for Owners {
         let mut grouped: Vec<(String, String)> = Vec::new();
         for part in text.split(',') {
             match part.split_once('=') {
-                Some((left, right)) if left.starts_with(|c: char| c.is_ascii_digit()) && !right.starts_with(|c: char| c.is_ascii_digit()) => {
+                Some((left, right))
+                    if left.starts_with(|c: char| c.is_ascii_digit())
+                        && !right.starts_with(|c: char| c.is_ascii_digit()) =>
+                {
                     match grouped.iter_mut().find(|(node, _)| node == right) {
                         Some((_, list)) => {
                             list.push(',');

@@ -3,6 +3,7 @@
 pub(crate) mod bucket;
 pub(crate) mod draw;
 pub(crate) mod flow;
+pub(crate) mod link;
 pub(crate) mod net;
 pub(crate) mod node;
 pub(crate) mod status;

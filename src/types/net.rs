@@ -35,9 +35,7 @@ impl FromStr for Mac {
 
     /// Takes six pairs of hexadecimal digits between colons or hyphens.
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!("'{text}' is not a MAC address (six pairs of hex digits: 01:02:03:04:05:06)")
-        };
+        let wrong = || format!("'{text}' is not a MAC address (six pairs of hex digits: 01:02:03:04:05:06)");
         let separator = if text.contains('-') { '-' } else { ':' };
         let mut octets = [0; 6];
         let mut parts = text.split(separator);
@@ -105,9 +103,8 @@ impl FromStr for Prefix {
     /// Takes `ADDR/LEN`, or `ADDR` alone for the whole address.
     fn from_str(text: &str) -> Result<Self, String> {
         let (addr, len) = text.split_once('/').map_or((text, None), |(a, l)| (a, Some(l)));
-        let addr: IpAddr = addr
-            .parse()
-            .map_err(|_| format!("'{text}' is not an address (192.0.2.10/24, 2001:db8::10/64)"))?;
+        let addr: IpAddr =
+            addr.parse().map_err(|_| format!("'{text}' is not an address (192.0.2.10/24, 2001:db8::10/64)"))?;
         let Some(len) = len else { return Ok(Prefix::host(addr)) };
         let widest = width(addr);
         match len.parse::<u8>() {
@@ -195,17 +192,18 @@ mod tests {
 
     #[test]
     fn a_mac_prints_in_lower_case_with_colons() {
-        for (text, canonical) in [
-            ("01:02:03:04:05:06", "01:02:03:04:05:06"),
-            ("AA-BB-CC-DD-EE-FF", "aa:bb:cc:dd:ee:ff"),
-        ] {
+        for (text, canonical) in
+            [("01:02:03:04:05:06", "01:02:03:04:05:06"), ("AA-BB-CC-DD-EE-FF", "aa:bb:cc:dd:ee:ff")]
+        {
             assert_eq!(text.parse::<Mac>().unwrap().to_string(), canonical);
         }
     }
 
     #[test]
     fn what_is_no_mac_is_refused() {
-        for text in ["", "1:2:3:4:5:6", "01:02:03:04:05", "01:02:03:04:05:06:07", "0g:02:03:04:05:06", "+1:02:03:04:05:06"] {
+        for text in
+            ["", "1:2:3:4:5:6", "01:02:03:04:05", "01:02:03:04:05:06:07", "0g:02:03:04:05:06", "+1:02:03:04:05:06"]
+        {
             assert!(text.parse::<Mac>().is_err(), "{text}");
         }
     }
@@ -218,7 +216,9 @@ mod tests {
 
     #[test]
     fn a_prefix_longer_than_its_family_is_refused() {
-        for text in ["192.0.2.7/33", "2001:db8::7/129", "192.0.2.7/", "192.0.2.7/+8", "192.0.2/24", "x/24", "192.0.2.7/24/24"] {
+        for text in
+            ["192.0.2.7/33", "2001:db8::7/129", "192.0.2.7/", "192.0.2.7/+8", "192.0.2/24", "x/24", "192.0.2.7/24/24"]
+        {
             assert!(text.parse::<Prefix>().is_err(), "{text}");
         }
     }

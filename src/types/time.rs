@@ -55,8 +55,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
     let day_of_era = days.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let march_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * march_month + 2) / 5 + 1;
@@ -71,14 +70,8 @@ fn civil(days: i64) -> (i64, i64, i64) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Span(pub(crate) Duration);
 
-const UNITS: [(&str, u64); 6] = [
-    ("d", 86_400_000_000),
-    ("h", 3_600_000_000),
-    ("m", 60_000_000),
-    ("s", 1_000_000),
-    ("ms", 1_000),
-    ("us", 1),
-];
+const UNITS: [(&str, u64); 6] =
+    [("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1_000), ("us", 1)];
 
 impl FromStr for Span {
     type Err = String;
@@ -147,7 +140,9 @@ mod tests {
 
     #[test]
     fn a_bare_number_is_no_duration() {
-        for text in ["", "5", "1.5s", "5 s", "s", "-1s", "+1s", "5x", "99999999999999999999s", "213503982334602d", "1s2"] {
+        for text in
+            ["", "5", "1.5s", "5 s", "s", "-1s", "+1s", "5x", "99999999999999999999s", "213503982334602d", "1s2"]
+        {
             assert!(text.parse::<Span>().is_err(), "{text}");
         }
     }

@@ -1,0 +1,13 @@
+//! The machine: moves bytes, reads clocks, changes the kernel. Knows no protocol.
+
+pub(crate) mod clock;
+pub(crate) mod error;
+pub(crate) mod event;
+pub(crate) mod netlink;
+pub(crate) mod privilege;
+pub(crate) mod process;
+pub(crate) mod raw;
+pub(crate) mod state;
+pub(crate) mod sysctl;
+
+pub(crate) use error::{Error, Result};

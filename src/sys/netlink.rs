@@ -1,0 +1,504 @@
+//! rtnetlink: one blocking transport, many requests a send.
+//!
+//! rtnetlink's own handle needs a runtime and waits for an answer to each request; 10,000
+//! addresses in batches with one acknowledgement each take two thirds of its time.
+
+use super::{Error, Result};
+use crate::types::link::{Address, AddressFlags, Link, OUR_PROTO, Scope};
+use crate::types::net::{Mac, Prefix};
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload, NlasIterator,
+};
+use netlink_packet_route::address::{
+    AddressAttribute, AddressHeaderFlags, AddressMessage, AddressProtocol, AddressScope, CacheInfo,
+};
+use netlink_packet_route::link::{
+    LinkAttribute, LinkExtentMask, LinkFlags, LinkInfo, LinkLayerType, LinkMessage, Prop,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+use nix::errno::Errno;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+/// Requests in one send: the kernel takes a datagram of up to 64 KiB or so at once, and an error
+/// for each of them must fit the receive buffer.
+const BATCH: usize = 128;
+/// Room for errors: each echoes its request's header and says why.
+const RECEIVE_BUFFER: usize = 1 << 20;
+const MESSAGE_HEADER: usize = 16;
+
+/// A socket to the kernel's routing tables.
+pub(crate) struct Netlink {
+    socket: Socket,
+    sequence: u32,
+    buffer: Vec<u8>,
+}
+
+impl std::fmt::Debug for Netlink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Netlink({})", self.socket.as_raw_fd())
+    }
+}
+
+/// One request of a batch: what to do to an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AddressRequest {
+    /// Fails if it is there.
+    Add(Address),
+    /// Changes lifetimes and flags of one that is there.
+    Replace(Address),
+    Delete {
+        prefix: Prefix,
+        ifindex: u32,
+    },
+}
+
+/// Why the kernel refused one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) errno: Errno,
+    /// The kernel's own words (extended ACK).
+    pub(crate) said: Option<String>,
+}
+
+/// A change that the kernel reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Address {
+        address: Address,
+        gone: bool,
+    },
+    Link {
+        link: Link,
+        gone: bool,
+    },
+    /// Messages were lost: what is known must be read anew.
+    Overrun,
+}
+
+fn failed(doing: &'static str) -> impl Fn(std::io::Error) -> Error {
+    move |error| Error::io(doing, "netlink", &error)
+}
+
+impl Netlink {
+    /// Opens a socket for requests.
+    pub(crate) fn open() -> Result<Self> {
+        Self::open_with(0)
+    }
+
+    /// Opens a socket that hears of changes to links and addresses.
+    pub(crate) fn monitor() -> Result<Self> {
+        // RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR
+        let netlink = Self::open_with(0x1 | 0x10 | 0x100)?;
+        netlink.socket.set_non_blocking(true).map_err(failed("prepare"))?;
+        Ok(netlink)
+    }
+
+    fn open_with(groups: u32) -> Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE).map_err(failed("open"))?;
+        socket.bind(&SocketAddr::new(0, groups)).map_err(failed("bind"))?;
+        socket.set_ext_ack(true).map_err(failed("prepare"))?;
+        socket.set_cap_ack(true).map_err(failed("prepare"))?;
+        socket.set_rx_buf_sz(i32::try_from(RECEIVE_BUFFER).unwrap_or(i32::MAX)).map_err(failed("prepare"))?;
+        // Kernels before 4.20 lack it; they dump more than was asked for, which is filtered here too.
+        let _ = socket.set_netlink_get_strict_chk(true);
+        Ok(Netlink { socket, sequence: 0, buffer: Vec::with_capacity(65536) })
+    }
+
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// All interfaces, in the kernel's order.
+    pub(crate) fn links(&mut self) -> Result<Vec<Link>> {
+        let mut message = LinkMessage::default();
+        // Counters are half of the answer and nobody here reads them.
+        message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
+        let mut links = Vec::new();
+        self.dump(RouteNetlinkMessage::GetLink(message), "list", "interfaces", |message| {
+            if let RouteNetlinkMessage::NewLink(message) = message {
+                links.push(link(&message));
+            }
+        })?;
+        Ok(links)
+    }
+
+    /// All addresses, of one interface where `ifindex` is given, in the kernel's order.
+    pub(crate) fn addresses(&mut self, ifindex: Option<u32>) -> Result<Vec<Address>> {
+        let mut message = AddressMessage::default();
+        message.header.index = ifindex.unwrap_or(0);
+        let mut addresses = Vec::new();
+        self.dump(RouteNetlinkMessage::GetAddress(message), "list", "addresses", |message| {
+            if let RouteNetlinkMessage::NewAddress(message) = message
+                && let Some(address) = address(&message)
+                && ifindex.is_none_or(|ifindex| ifindex == address.ifindex)
+            {
+                addresses.push(address);
+            }
+        })?;
+        Ok(addresses)
+    }
+
+    /// Sends all requests in few sends; one outcome each, in order.
+    pub(crate) fn change(&mut self, requests: &[AddressRequest]) -> Result<Vec<std::result::Result<(), Refusal>>> {
+        let mut outcomes = Vec::with_capacity(requests.len());
+        for batch in requests.chunks(BATCH) {
+            let messages = batch.iter().map(request).collect();
+            outcomes.extend(self.batch(messages)?);
+        }
+        Ok(outcomes)
+    }
+
+    /// Makes a macvlan in private mode on `lower` with a MAC of its own.
+    pub(crate) fn add_macvlan(&mut self, name: &str, lower: u32, mac: Mac) -> Result<std::result::Result<(), Refusal>> {
+        use netlink_packet_route::link::{InfoData, InfoKind, InfoMacVlan, MacVlanMode};
+        let mut message = LinkMessage::default();
+        message.attributes = vec![
+            LinkAttribute::IfName(name.to_owned()),
+            LinkAttribute::Link(lower),
+            LinkAttribute::Address(mac.0.to_vec()),
+            LinkAttribute::LinkInfo(vec![
+                LinkInfo::Kind(InfoKind::MacVlan),
+                LinkInfo::Data(InfoData::MacVlan(vec![InfoMacVlan::Mode(MacVlanMode::Private)])),
+            ]),
+        ];
+        self.one(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Sets a link up.
+    pub(crate) fn set_up(&mut self, ifindex: u32) -> Result<std::result::Result<(), Refusal>> {
+        let mut message = LinkMessage::default();
+        message.header.index = ifindex;
+        message.header.flags = LinkFlags::Up;
+        message.header.change_mask = LinkFlags::Up;
+        self.one(RouteNetlinkMessage::SetLink(message), 0)
+    }
+
+    /// Removes a link.
+    pub(crate) fn delete_link(&mut self, ifindex: u32) -> Result<std::result::Result<(), Refusal>> {
+        let mut message = LinkMessage::default();
+        message.header.index = ifindex;
+        self.one(RouteNetlinkMessage::DelLink(message), 0)
+    }
+
+    fn one(&mut self, message: RouteNetlinkMessage, flags: u16) -> Result<std::result::Result<(), Refusal>> {
+        Ok(self.batch(vec![(message, flags)])?.pop().unwrap_or(Ok(())))
+    }
+
+    /// Everything that changed since the last call, without waiting.
+    pub(crate) fn changes(&mut self) -> Result<Vec<Change>> {
+        let mut changes = Vec::new();
+        loop {
+            match self.receive() {
+                Ok(()) => {}
+                Err(Error::Call { errno: Errno::EAGAIN, .. }) => return Ok(changes),
+                Err(Error::Call { errno: Errno::ENOBUFS, .. }) => {
+                    changes.push(Change::Overrun);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
+            for frame in Frames(&self.buffer) {
+                let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(frame) else { continue };
+                let NetlinkPayload::InnerMessage(message) = message.payload else { continue };
+                changes.extend(match message {
+                    RouteNetlinkMessage::NewLink(message) => Some(Change::Link { link: link(&message), gone: false }),
+                    RouteNetlinkMessage::DelLink(message) => Some(Change::Link { link: link(&message), gone: true }),
+                    RouteNetlinkMessage::NewAddress(message) => {
+                        address(&message).map(|address| Change::Address { address, gone: false })
+                    }
+                    RouteNetlinkMessage::DelAddress(message) => {
+                        address(&message).map(|address| Change::Address { address, gone: true })
+                    }
+                    _ => None,
+                });
+            }
+        }
+    }
+
+    fn dump(
+        &mut self,
+        message: RouteNetlinkMessage,
+        doing: &'static str,
+        object: &'static str,
+        mut each: impl FnMut(RouteNetlinkMessage),
+    ) -> Result<()> {
+        // A dump that the kernel could not take in one consistent pass is asked for again.
+        const TRIES: usize = 8;
+        for _ in 0..TRIES {
+            let bytes = self.frame(message.clone(), NLM_F_REQUEST | NLM_F_DUMP);
+            self.send(&bytes)?;
+            let mut interrupted = false;
+            'reading: loop {
+                self.receive()?;
+                for frame in Frames(&self.buffer) {
+                    let message =
+                        NetlinkMessage::<RouteNetlinkMessage>::deserialize(frame).map_err(|error| Error::Call {
+                            doing: doing.to_owned(),
+                            object: object.to_owned(),
+                            errno: Errno::EBADMSG,
+                            said: Some(error.to_string()),
+                        })?;
+                    // NLM_F_DUMP_INTR
+                    interrupted |= message.header.flags & 0x10 != 0;
+                    match message.payload {
+                        NetlinkPayload::Done(_) => break 'reading,
+                        NetlinkPayload::Error(error) => {
+                            return Err(Error::call(doing, object, Errno::from_raw(-error.raw_code())));
+                        }
+                        NetlinkPayload::InnerMessage(message) => each(message),
+                        _ => {}
+                    }
+                }
+            }
+            if !interrupted {
+                return Ok(());
+            }
+        }
+        Err(Error::call(doing, object, Errno::EAGAIN))
+    }
+
+    /// Sends up to `BATCH` requests at once and asks for one acknowledgement, of the last.
+    ///
+    /// The kernel works through them in order and answers each failure by its sequence number, so
+    /// what was not refused by the time of that acknowledgement was done.
+    fn batch(&mut self, messages: Vec<(RouteNetlinkMessage, u16)>) -> Result<Vec<std::result::Result<(), Refusal>>> {
+        let count = messages.len();
+        let first = self.sequence.wrapping_add(1);
+        let mut bytes = Vec::new();
+        for (idx, (message, flags)) in messages.into_iter().enumerate() {
+            let ack = if idx + 1 == count { NLM_F_ACK } else { 0 };
+            bytes.extend(self.frame(message, NLM_F_REQUEST | ack | flags));
+        }
+        let mut outcomes = vec![Ok(()); count];
+        if count == 0 {
+            return Ok(outcomes);
+        }
+        self.send(&bytes)?;
+        loop {
+            self.receive()?;
+            for frame in Frames(&self.buffer) {
+                let Some(answer) = Answer::parse(frame) else { continue };
+                let idx = answer.sequence.wrapping_sub(first) as usize;
+                if let (Some(slot), Some(refusal)) = (outcomes.get_mut(idx), answer.refusal) {
+                    *slot = Err(refusal);
+                }
+                if idx + 1 == count {
+                    return Ok(outcomes);
+                }
+            }
+        }
+    }
+
+    fn frame(&mut self, message: RouteNetlinkMessage, flags: u16) -> Vec<u8> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut header = NetlinkHeader::default();
+        header.flags = flags;
+        header.sequence_number = self.sequence;
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(message));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    fn send(&self, bytes: &[u8]) -> Result<()> {
+        self.socket.send(bytes, 0).map(drop).map_err(failed("ask"))
+    }
+
+    /// Reads one datagram into the buffer.
+    fn receive(&mut self) -> Result<()> {
+        loop {
+            self.buffer.clear();
+            match self.socket.recv(&mut self.buffer, 0) {
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::io("read from", "netlink", &error)),
+            }
+        }
+    }
+}
+
+/// The messages of one datagram.
+struct Frames<'a>(&'a [u8]);
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let length = usize::try_from(u32::from_ne_bytes(self.0.get(..4)?.try_into().ok()?)).ok()?;
+        if length < MESSAGE_HEADER {
+            return None;
+        }
+        let frame = self.0.get(..length)?;
+        self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some(frame)
+    }
+}
+
+/// An acknowledgement or an error (`struct nlmsgerr`, with capped echo and extended ACK).
+struct Answer {
+    sequence: u32,
+    refusal: Option<Refusal>,
+}
+
+impl Answer {
+    fn parse(frame: &[u8]) -> Option<Answer> {
+        const ERROR: u16 = 2;
+        const EXTENDED: u16 = 0x200;
+        const WORDS: u16 = 1; // NLMSGERR_ATTR_MSG
+        let kind = u16::from_ne_bytes(frame.get(4..6)?.try_into().ok()?);
+        let flags = u16::from_ne_bytes(frame.get(6..8)?.try_into().ok()?);
+        let sequence = u32::from_ne_bytes(frame.get(8..12)?.try_into().ok()?);
+        if kind != ERROR {
+            return None;
+        }
+        let code = i32::from_ne_bytes(frame.get(16..20)?.try_into().ok()?);
+        if code == 0 {
+            return Some(Answer { sequence, refusal: None });
+        }
+        let words = frame.get(MESSAGE_HEADER + 4 + MESSAGE_HEADER..).filter(|_| flags & EXTENDED != 0);
+        let said = words.and_then(|attributes| {
+            NlasIterator::new(attributes)
+                .flatten()
+                .find(|attribute| attribute.kind() == WORDS)
+                .map(|attribute| String::from_utf8_lossy(attribute.value()).trim_end_matches('\0').to_owned())
+        });
+        Some(Answer { sequence, refusal: Some(Refusal { errno: Errno::from_raw(code.saturating_neg()), said }) })
+    }
+}
+
+fn family(addr: IpAddr) -> AddressFamily {
+    if addr.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
+}
+
+fn request(request: &AddressRequest) -> (RouteNetlinkMessage, u16) {
+    match request {
+        AddressRequest::Add(address) => (RouteNetlinkMessage::NewAddress(encode(address)), NLM_F_CREATE | NLM_F_EXCL),
+        AddressRequest::Replace(address) => {
+            (RouteNetlinkMessage::NewAddress(encode(address)), NLM_F_CREATE | NLM_F_REPLACE)
+        }
+        AddressRequest::Delete { prefix, ifindex } => {
+            let mut message = AddressMessage::default();
+            message.header.family = family(prefix.addr);
+            message.header.prefix_len = prefix.len;
+            message.header.index = *ifindex;
+            message.attributes = vec![AddressAttribute::Local(prefix.addr), AddressAttribute::Address(prefix.addr)];
+            (RouteNetlinkMessage::DelAddress(message), 0)
+        }
+    }
+}
+
+fn encode(address: &Address) -> AddressMessage {
+    let Prefix { addr, len } = address.prefix;
+    let mut message = AddressMessage::default();
+    message.header.family = family(addr);
+    message.header.prefix_len = len;
+    message.header.scope = AddressScope::from(address.scope.0);
+    message.header.index = address.ifindex;
+    // Bits above the header's eight travel in the attribute alone.
+    message.header.flags = AddressHeaderFlags::from_bits_retain(address.flags.0.to_le_bytes()[0]);
+    message.attributes = vec![
+        AddressAttribute::Local(addr),
+        AddressAttribute::Address(address.peer.unwrap_or(addr)),
+        AddressAttribute::Flags(netlink_packet_route::address::AddressFlags::from_bits_retain(address.flags.0)),
+        AddressAttribute::Protocol(AddressProtocol::from(address.proto)),
+    ];
+    if let IpAddr::V4(addr) = addr
+        && len < 31
+    {
+        let broadcast = addr.to_bits() | u32::MAX.checked_shr(u32::from(len)).unwrap_or(0);
+        message.attributes.push(AddressAttribute::Broadcast(broadcast.into()));
+    }
+    if let Some(label) = &address.label {
+        message.attributes.push(AddressAttribute::Label(label.clone()));
+    }
+    if address.valid_s.is_some() || address.preferred_s.is_some() {
+        let mut lifetimes = CacheInfo::default();
+        lifetimes.ifa_valid = address.valid_s.unwrap_or(u32::MAX);
+        lifetimes.ifa_preferred = address.preferred_s.unwrap_or(u32::MAX);
+        message.attributes.push(AddressAttribute::CacheInfo(lifetimes));
+    }
+    message
+}
+
+/// Reads an address out of a message; `None` for what is neither IPv4 nor IPv6.
+fn address(message: &AddressMessage) -> Option<Address> {
+    let (mut local, mut other, mut label, mut cache, mut proto) = (None, None, None, None, 0);
+    let mut flags = u32::from(message.header.flags.bits());
+    for attribute in &message.attributes {
+        match attribute {
+            AddressAttribute::Local(addr) => local = Some(*addr),
+            AddressAttribute::Address(addr) => other = Some(*addr),
+            AddressAttribute::Label(text) => label = Some(text.clone()),
+            AddressAttribute::Flags(bits) => flags = bits.bits(),
+            AddressAttribute::CacheInfo(info) => cache = Some(*info),
+            AddressAttribute::Protocol(number) => proto = u8::from(*number),
+            _ => {}
+        }
+    }
+    let addr = local.or(other)?;
+    let finite = |seconds: u32| (seconds != u32::MAX).then_some(seconds);
+    Some(Address {
+        prefix: Prefix { addr, len: message.header.prefix_len },
+        peer: other.filter(|other| *other != addr),
+        ifindex: message.header.index,
+        label,
+        scope: Scope(u8::from(message.header.scope)),
+        flags: AddressFlags(flags),
+        valid_s: cache.and_then(|cache| finite(cache.ifa_valid)),
+        preferred_s: cache.and_then(|cache| finite(cache.ifa_preferred)),
+        proto,
+    })
+}
+
+fn link(message: &LinkMessage) -> Link {
+    let flags = message.header.flags;
+    let mut link = Link {
+        index: message.header.index,
+        up: flags.contains(LinkFlags::Up),
+        carrier: flags.contains(LinkFlags::LowerUp),
+        loopback: flags.contains(LinkFlags::Loopback) || message.header.link_layer_type == LinkLayerType::Loopback,
+        ..Link::default()
+    };
+    for attribute in &message.attributes {
+        match attribute {
+            LinkAttribute::IfName(name) => link.name.clone_from(name),
+            LinkAttribute::Address(bytes) => link.mac = <[u8; 6]>::try_from(bytes.as_slice()).ok().map(Mac),
+            LinkAttribute::Link(index) => link.lower = Some(*index),
+            LinkAttribute::PropList(properties) => {
+                link.altnames.extend(properties.iter().filter_map(|property| match property {
+                    Prop::AltIfName(name) => Some(name.clone()),
+                    _ => None,
+                }));
+            }
+            LinkAttribute::LinkInfo(infos) => {
+                link.kind = infos.iter().find_map(|info| match info {
+                    LinkInfo::Kind(kind) => Some(kind.to_string()),
+                    _ => None,
+                });
+            }
+            _ => {}
+        }
+    }
+    link
+}
+
+/// An address of ours to be added to `ifindex`, plain and for ever.
+pub(crate) fn plain(prefix: Prefix, ifindex: u32) -> Address {
+    Address {
+        prefix,
+        peer: None,
+        ifindex,
+        label: None,
+        scope: Scope::GLOBAL,
+        flags: AddressFlags(0),
+        valid_s: None,
+        preferred_s: None,
+        proto: OUR_PROTO,
+    }
+}

@@ -1,0 +1,134 @@
+//! Other programs: found without trusting PATH alone, given a deadline, never given a shell.
+
+use super::clock::Deadline;
+use super::error::Missing;
+use super::{Error, Result};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+/// What a program said and how it ended.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: Vec<u8>,
+}
+
+/// Finds a program in PATH, then where cron and agents forget to look.
+///
+/// # Errors
+/// `Missing` with the package that brings it.
+pub(crate) fn find(program: &str, package: &str, doing: &str, object: &str) -> Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from));
+    for folder in folders {
+        let candidate = folder.join(program);
+        if folder.is_absolute() && is_executable(&candidate) {
+            return Ok(candidate);
+        }
+    }
+    Err(Error::Missing {
+        doing: doing.to_owned(),
+        object: object.to_owned(),
+        what: format!("the program '{program}' is not on this host"),
+        mend: format!("install the package {package}"),
+        reason: Missing::Program,
+    })
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.is_file() && nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok()
+}
+
+/// Runs a program to its end with `input` on its stdin, in its own process group.
+///
+/// At the deadline the whole group is killed.
+pub(crate) fn run(program: &Path, args: &[&str], input: &[u8], deadline: Deadline) -> Result<Finished> {
+    let name = program.display().to_string();
+    let mut child = Command::new(program)
+        .args(args)
+        .env("LC_ALL", "C")
+        .stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .map_err(|error| Error::io("run", &name, &error))?;
+    let outcome = converse(&mut child, input, deadline, &name);
+    if outcome.is_err() {
+        kill_group(&child);
+    }
+    let status = child.wait().map_err(|error| Error::io("wait for", &name, &error));
+    let (stdout, stderr) = outcome?;
+    Ok(Finished { status: status?, stdout, stderr })
+}
+
+fn kill_group(child: &Child) {
+    if let Ok(pid) = i32::try_from(child.id()) {
+        // It may have ended by itself meanwhile: then there is nothing to kill.
+        let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
+    }
+}
+
+/// Feeds stdin and drains both outputs without letting any of the three block the others.
+fn converse(child: &mut Child, mut input: &[u8], deadline: Deadline, name: &str) -> Result<(Vec<u8>, Vec<u8>)> {
+    let mut stdin = child.stdin.take();
+    let mut stdout = child.stdout.take();
+    let mut stderr = child.stderr.take();
+    let (mut said, mut complained) = (Vec::new(), Vec::new());
+    let failed = |error: &std::io::Error| Error::io("talk to", name, error);
+    while stdin.is_some() || stdout.is_some() || stderr.is_some() {
+        let ready = {
+            let mut sources = super::event::Sources::default();
+            let to_child = stdin.as_ref().map(|pipe| sources.writable(pipe.as_fd()));
+            let from_child = stdout.as_ref().map(|pipe| sources.readable(pipe.as_fd()));
+            let complaints = stderr.as_ref().map(|pipe| sources.readable(pipe.as_fd()));
+            if !sources.wait(Some(deadline.tick()))? {
+                return Err(Error::Late {
+                    doing: "run".to_owned(),
+                    object: name.to_owned(),
+                    why: "it did not end in the time given".to_owned(),
+                });
+            }
+            [to_child, from_child, complaints].map(|slot| slot.is_some_and(|slot| sources.is_ready(slot)))
+        };
+        if ready[0]
+            && let Some(pipe) = stdin.as_mut()
+        {
+            // At most what a pipe takes without blocking once it is writable (PIPE_BUF).
+            match pipe.write(&input[..input.len().min(4096)]) {
+                Ok(taken) => input = &input[taken..],
+                Err(error) if error.raw_os_error() == Some(Errno::EPIPE as i32) => input = &[],
+                Err(error) => return Err(failed(&error)),
+            }
+            if input.is_empty() {
+                stdin = None;
+            }
+        }
+        if ready[1] {
+            drain(&mut stdout, &mut said).map_err(|error| failed(&error))?;
+        }
+        if ready[2] {
+            drain(&mut stderr, &mut complained).map_err(|error| failed(&error))?;
+        }
+    }
+    Ok((said, complained))
+}
+
+fn drain<R: Read>(pipe: &mut Option<R>, into: &mut Vec<u8>) -> std::io::Result<()> {
+    let mut block = [0; 65536];
+    if let Some(reader) = pipe {
+        let got = reader.read(&mut block)?;
+        into.extend_from_slice(&block[..got]);
+        if got == 0 {
+            *pipe = None;
+        }
+    }
+    Ok(())
+}

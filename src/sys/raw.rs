@@ -1,0 +1,172 @@
+//! The only unsafe code: calls for which no crate has a safe wrapper.
+#![allow(unsafe_code)]
+
+use super::{Error, Result};
+use crate::types::net::Mac;
+use nix::errno::Errno;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// The effective capability set of this thread as a bit mask; 0 where it cannot be read.
+pub(crate) fn effective_capabilities() -> u64 {
+    #[repr(C)]
+    struct Header {
+        version: u32,
+        pid: libc::c_int,
+    }
+    #[repr(C)]
+    #[derive(Clone, Copy, Default)]
+    struct Data {
+        effective: u32,
+        permitted: u32,
+        inheritable: u32,
+    }
+    // _LINUX_CAPABILITY_VERSION_3 takes two words of each set.
+    let mut header = Header { version: 0x2008_0522, pid: 0 };
+    let mut data = [Data::default(); 2];
+    // SAFETY: both pointers are to live values of the layout that capget(2) gives for version 3.
+    let done = unsafe { libc::syscall(libc::SYS_capget, &raw mut header, data.as_mut_ptr()) };
+    if done == 0 { u64::from(data[0].effective) | u64::from(data[1].effective) << 32 } else { 0 }
+}
+
+/// Fills an array with numbers that nobody can predict (getrandom(2)).
+pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let mut filled = 0;
+    while filled < N {
+        // SAFETY: the pointer and the length describe the unfilled rest of `bytes`.
+        let got = unsafe { libc::getrandom(bytes.as_mut_ptr().add(filled).cast(), N - filled, 0) };
+        match usize::try_from(got) {
+            Ok(got) => filled += got,
+            Err(_) if Errno::last() == Errno::EINTR => {}
+            Err(_) => return Err(Error::call("draw", "random bytes", Errno::last())),
+        }
+    }
+    Ok(bytes)
+}
+
+/// A random number.
+pub(crate) fn random_u64() -> Result<u64> {
+    random().map(u64::from_ne_bytes)
+}
+
+fn link_request(dev: &str) -> Option<libc::ifreq> {
+    // SAFETY: ifreq is plain data; all zeroes is a valid value of it.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    if dev.is_empty() || dev.len() >= request.ifr_name.len() {
+        return None;
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(dev.bytes()) {
+        *to = libc::c_char::from_ne_bytes([from]);
+    }
+    Some(request)
+}
+
+/// Joins (or leaves) the link-layer group `mac` on `dev`, as `ip maddr add` does.
+///
+/// The kernel counts joins of one address by this call as one, and they outlive the process.
+pub(crate) fn set_group(dev: &str, mac: Mac, join: bool) -> Result<()> {
+    let doing = if join { format!("join {mac} on") } else { format!("leave {mac} on") };
+    let mut request = link_request(dev).ok_or_else(|| Error::no_interface(&doing, dev))?;
+    // SAFETY: writing one variant of a union of plain data.
+    unsafe {
+        for (to, from) in request.ifr_ifru.ifru_hwaddr.sa_data.iter_mut().zip(mac.0) {
+            *to = libc::c_char::from_ne_bytes([from]);
+        }
+        request.ifr_ifru.ifru_hwaddr.sa_family = 0; // AF_UNSPEC is what the kernel asks for
+    }
+    let socket = datagram_socket(&doing, dev)?;
+    let number = if join { libc::SIOCADDMULTI } else { libc::SIOCDELMULTI };
+    // SAFETY: the descriptor is open and the request is an initialised ifreq.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), number as _, &raw mut request) };
+    match Errno::result(done) {
+        Ok(_) => Ok(()),
+        Err(Errno::ENODEV) => Err(Error::no_interface(&doing, dev)),
+        Err(errno) => Err(Error::call(doing, dev, errno)),
+    }
+}
+
+fn datagram_socket(doing: &str, object: &str) -> Result<OwnedFd> {
+    // SAFETY: no pointers.
+    let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    let fd = Errno::result(fd).map_err(|errno| Error::call(doing, object, errno))?;
+    // SAFETY: a descriptor that was just made and that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A link-layer socket address.
+fn link_address(ifindex: u32, ethertype: u16, to: Option<Mac>) -> libc::sockaddr_ll {
+    // SAFETY: sockaddr_ll is plain data; all zeroes is a valid value of it.
+    let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = ethertype.to_be();
+    address.sll_ifindex = i32::try_from(ifindex).unwrap_or(0);
+    if let Some(mac) = to {
+        address.sll_halen = 6;
+        address.sll_addr[..6].copy_from_slice(&mac.0);
+    }
+    address
+}
+
+const LINK_ADDRESS_LEN: libc::socklen_t = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+
+/// Opens a packet socket bound to one interface and one EtherType.
+///
+/// Frames come and go with their Ethernet header. Non-blocking.
+pub(crate) fn packet_socket(ifindex: u32, dev: &str, ethertype: u16) -> Result<OwnedFd> {
+    let doing = "open a packet socket on";
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // Protocol 0: nothing is queued before bind names the interface.
+    // SAFETY: no pointers.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
+    let fd = Errno::result(fd).map_err(|errno| Error::call(doing, dev, errno))?;
+    // SAFETY: a descriptor that was just made and that nobody else owns.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let address = link_address(ifindex, ethertype, None);
+    // SAFETY: the address is an initialised sockaddr_ll of the length given.
+    let done = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), LINK_ADDRESS_LEN) };
+    match Errno::result(done) {
+        Ok(_) => Ok(socket),
+        Err(Errno::ENODEV) => Err(Error::no_interface(doing, dev)),
+        Err(errno) => Err(Error::call(doing, dev, errno)),
+    }
+}
+
+/// Sends frames in as few calls as the kernel takes; returns how many left, and why it stopped.
+///
+/// A short count without an error means that the queue is full for now (`EAGAIN`).
+pub(crate) fn send_many(socket: BorrowedFd<'_>, frames: &[&[u8]]) -> (usize, Option<Errno>) {
+    const BATCH: usize = 256;
+    let mut sent = 0;
+    while sent < frames.len() {
+        let batch = &frames[sent..frames.len().min(sent + BATCH)];
+        let mut parts: Vec<libc::iovec> = batch
+            .iter()
+            .map(|frame| libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() })
+            .collect();
+        let mut messages: Vec<libc::mmsghdr> = parts
+            .iter_mut()
+            .map(|part| {
+                // SAFETY: mmsghdr is plain data; all zeroes is a valid value of it.
+                let mut message: libc::mmsghdr = unsafe { mem::zeroed() };
+                message.msg_hdr.msg_iov = part;
+                message.msg_hdr.msg_iovlen = 1;
+                message
+            })
+            .collect();
+        let count = libc::c_uint::try_from(messages.len()).unwrap_or(0);
+        // SAFETY: each message points at one iovec of `parts`, which points at a live frame; the
+        // kernel only reads them.
+        let done = unsafe { libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), count, 0) };
+        match usize::try_from(done) {
+            Ok(0) => return (sent, None),
+            Ok(done) => sent += done,
+            Err(_) => match Errno::last() {
+                Errno::EINTR => {}
+                Errno::EAGAIN => return (sent, None),
+                errno => return (sent, Some(errno)),
+            },
+        }
+    }
+    (sent, None)
+}

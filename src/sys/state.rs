@@ -1,0 +1,197 @@
+//! Files that must be whole after any crash, and locks that end with their holder.
+
+use super::clock::Deadline;
+use super::{Error, Result};
+use crate::types::node::Standby;
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The largest state file that is read.
+const MAX_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Locks and the state of filters: `FAILOVER_STATE_DIR`, else `/run/failover`. Gone after a boot.
+pub(crate) fn folder() -> PathBuf {
+    from_environment("FAILOVER_STATE_DIR", "/run/failover")
+}
+
+/// What must outlive a boot: `FAILOVER_LIB_DIR`, else `/var/lib/failover`.
+pub(crate) fn lasting_folder() -> PathBuf {
+    from_environment("FAILOVER_LIB_DIR", "/var/lib/failover")
+}
+
+fn from_environment(name: &str, default: &str) -> PathBuf {
+    std::env::var_os(name).filter(|value| !value.is_empty()).map_or_else(|| PathBuf::from(default), PathBuf::from)
+}
+
+/// Reads a file whole; `None` where there is none.
+///
+/// # Errors
+/// Larger than 16 MiB, or anything that the system refuses.
+pub(crate) fn read(path: &Path) -> Result<Option<Vec<u8>>> {
+    let name = path.display().to_string();
+    let failed = |error: &std::io::Error| Error::io("read", &name, error);
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(&error)),
+    };
+    let mut bytes = Vec::new();
+    Read::by_ref(&mut file).take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(Error::File {
+            doing: "read".to_owned(),
+            path: name,
+            why: "it is larger than 16 MiB".to_owned(),
+            mend: "is it a state file?".to_owned(),
+        });
+    }
+    Ok(Some(bytes))
+}
+
+/// Replaces a file: write beside, fsync, rename, fsync the folder. The old content or the new.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    make_folder(folder)?;
+    // The process number keeps two writers apart; one that was killed here is overwritten later.
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}.new", std::process::id()));
+    let beside = PathBuf::from(beside);
+    let name = path.display().to_string();
+    let write = || -> std::io::Result<()> {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&beside, path)?;
+        File::open(folder)?.sync_all()
+    };
+    write().map_err(|error| {
+        let _ = fs::remove_file(&beside);
+        Error::io("write", &name, &error)
+    })
+}
+
+fn make_folder(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).map_err(|error| Error::io("make the folder", folder.display().to_string(), &error))
+}
+
+/// A lock on subjects, the same for all commands, in this network namespace.
+///
+/// `flock` on files that are never removed: it ends with its holder, however that ends, so a lock
+/// file left by a killed run blocks nobody.
+#[derive(Debug)]
+pub(crate) struct Lock(#[expect(dead_code, reason = "held, not read")] Vec<Flock<File>>);
+
+impl Lock {
+    /// More subjects than this are locked by one lock on all, not by a descriptor each.
+    const MANY: usize = 128;
+
+    /// Takes the locks of all `subjects`, sorted so that two runs cannot wait for each other.
+    ///
+    /// Every holder also shares the lock on all subjects; a run over many holds that one alone.
+    ///
+    /// # Errors
+    /// `Late` if another run still holds one at the deadline.
+    pub(crate) fn take<S: AsRef<str>>(subjects: &[S], deadline: Deadline) -> Result<Lock> {
+        let folder = folder().join("lock");
+        make_folder(&folder)?;
+        let namespace = fs::metadata("/proc/self/ns/net").map_or(0, |meta| meta.ino());
+        let all = folder.join(format!("{namespace}-all"));
+        if subjects.len() > Self::MANY {
+            return lock_file(&all, FlockArg::LockExclusiveNonblock, deadline).map(|lock| Lock(vec![lock]));
+        }
+        let mut names: Vec<String> =
+            subjects.iter().map(|subject| format!("{namespace}-{}", file_name(subject.as_ref()))).collect();
+        names.sort();
+        names.dedup();
+        let mut held = vec![lock_file(&all, FlockArg::LockSharedNonblock, deadline)?];
+        for name in names {
+            held.push(lock_file(&folder.join(name), FlockArg::LockExclusiveNonblock, deadline)?);
+        }
+        Ok(Lock(held))
+    }
+}
+
+fn lock_file(path: &Path, how: FlockArg, deadline: Deadline) -> Result<Flock<File>> {
+    const PAUSE: Duration = Duration::from_millis(5);
+    let name = path.display().to_string();
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+        .map_err(|error| Error::io("open the lock", &name, &error))?;
+    loop {
+        match Flock::lock(file, how) {
+            Ok(lock) => return Ok(lock),
+            Err((back, Errno::EWOULDBLOCK | Errno::EINTR)) => file = back,
+            Err((_, errno)) => return Err(Error::call("take the lock", name, errno)),
+        }
+        let left = deadline.left();
+        if left.is_zero() {
+            return Err(Error::Late {
+                doing: "take the lock".to_owned(),
+                object: name,
+                why: "another run holds it".to_owned(),
+            });
+        }
+        std::thread::sleep(left.min(PAUSE));
+    }
+}
+
+/// A subject as part of a file name: what could leave the folder becomes `_`.
+pub(crate) fn file_name(subject: &str) -> String {
+    let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | ':' | '-' | '_' | '%') { c } else { '_' };
+    let name: String = subject.chars().map(safe).take(200).collect();
+    if name.starts_with('.') { name.replacen('.', "_", 1) } else { name }
+}
+
+/// Reads the standby files that hold for `subject`: the node's own first, then the subject's.
+///
+/// `named` is `--standby FILE`, which replaces the node's default.
+pub(crate) fn standby(named: Option<&Path>, subject: Option<&str>) -> Result<Option<Standby>> {
+    let node = named.map_or_else(|| folder().join("standby"), Path::to_path_buf);
+    let own = subject.map(|subject| folder().join(format!("standby.{}", file_name(subject))));
+    for path in std::iter::once(node).chain(own) {
+        if let Some(text) = read(&path)? {
+            return Ok(Some(Standby { reason: String::from_utf8_lossy(&text).trim().chars().take(200).collect() }));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subject_cannot_leave_the_folder() {
+        for (subject, name) in
+            [("192.0.2.1", "192.0.2.1"), ("fe80::1%eth0", "fe80::1%eth0"), ("../x", "_._x"), ("a/b", "a_b")]
+        {
+            assert_eq!(file_name(subject), name);
+        }
+    }
+
+    #[test]
+    fn a_replaced_file_has_the_new_content_and_nothing_beside_it() {
+        let folder = std::env::temp_dir().join(format!("failover-state-{}", std::process::id()));
+        let path = folder.join("x.json");
+        replace(&path, b"one").unwrap();
+        replace(&path, b"two").unwrap();
+        assert_eq!(read(&path).unwrap().unwrap(), b"two");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_missing_file_is_not_an_error() {
+        assert_eq!(read(Path::new("/nonexistent/x")).unwrap(), None);
+    }
+}
