@@ -1,0 +1,45 @@
+//! Arguments that every verb takes.
+
+use crate::types::time::Span;
+use clap::Args;
+
+/// Flags of all verbs.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Common {
+    /// Print a table for a person instead of JSON
+    #[arg(short, long, display_order = 900)]
+    pub(crate) table: bool,
+
+    /// Print the JSON Schema of what this writes, and do nothing else
+    #[arg(long, display_order = 901)]
+    pub(crate) schema: bool,
+
+    /// Call this node NAME in records [default: $FAILOVER_NODE, else the host name]
+    #[arg(long, value_name = "NAME", display_order = 902, value_parser = node_name)]
+    pub(crate) node: Option<String>,
+
+    /// End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]
+    #[arg(long, value_name = "D", display_order = 903)]
+    pub(crate) timeout: Option<Span>,
+}
+
+/// Flags of verbs that change the system.
+#[derive(Args, Debug, Clone, Copy, Default)]
+pub(crate) struct Changing {
+    /// Print the exact changes as records and make none
+    #[arg(long, display_order = 800)]
+    pub(crate) dry_run: bool,
+
+    /// Print the exact changes in the records of a real run too
+    #[arg(long, display_order = 801)]
+    pub(crate) explain: bool,
+}
+
+/// The flags of a verb: its own, then those of all verbs.
+pub(crate) fn flags<T: Args>(command: clap::Command) -> clap::Command {
+    Common::augment_args(T::augment_args(command))
+}
+
+fn node_name(text: &str) -> Result<String, String> {
+    crate::types::node::check_name(text).map(|()| text.to_owned())
+}

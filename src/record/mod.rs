@@ -1,0 +1,13 @@
+//! The JSON contract: what other programs read. One file per command, apart from the types that
+//! we think with, so that renaming a field inside cannot break somebody's pipe.
+
+pub(crate) mod config;
+pub(crate) mod envelope;
+pub(crate) mod line;
+#[cfg(test)]
+pub(crate) mod schema;
+pub(crate) mod state;
+pub(crate) mod text;
+pub(crate) mod vip;
+
+pub(crate) use envelope::{Action, Column, ErrorBody, Head};
