@@ -22,6 +22,10 @@
 //!
 //! Public is what a binary needs: [`cmd`] and [`cli`].
 
+pub mod cli;
+pub mod cmd;
 mod decide;
+mod record;
+mod sys;
 mod types;
 mod wire;

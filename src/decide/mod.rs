@@ -1,3 +1,5 @@
 //! Verdicts and plans from values handed in: no I/O, no clock, no JSON, no chance but a `Draw`.
 //!
 //! Each can be replayed from its inputs, which is what lets a test play a thousand nodes.
+
+pub(crate) mod vip;

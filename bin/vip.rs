@@ -1,0 +1,8 @@
+//! Virtual addresses: see vip(8).
+
+use failover_utils::{cli, cmd};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::main(&cmd::vip::TOOL)
+}

@@ -1,0 +1,8 @@
+//! The commands: flags and the order of steps. Look, decide, act, look again.
+
+pub mod vip;
+
+use crate::cli::Tool;
+
+/// Every command of the family, in the order of the manual.
+pub const TOOLS: &[&Tool] = &[&vip::TOOL];

@@ -1,0 +1,87 @@
+//! `vip show`: which addresses are there, and can they serve?
+
+use super::Present;
+use crate::cli::args::flags;
+use crate::cli::{Exit, Failure, Process, Verb};
+use crate::record::Head;
+use crate::record::vip::{SHOW_COLUMNS, SHOW_SCHEMA, Show, subject};
+use crate::types::link::{Address, AddressFlags};
+use crate::types::net::Prefix;
+use clap::{ArgMatches, Args, FromArgMatches};
+
+pub(super) const VERB: Verb = Verb {
+    name: "show",
+    about: "Show addresses, as the kernel has them",
+    examples: "vip show                              every address of this host\n\
+               vip show 192.0.2.10 && echo serving   is it there, and usable?\n\
+               vip show --mine --table               what these commands have added",
+    args: flags::<Flags>,
+    schemas: &[SHOW_SCHEMA],
+    columns: SHOW_COLUMNS,
+    run,
+};
+
+#[derive(Args, Debug)]
+struct Flags {
+    /// Only these; status 0 says all are there and usable ('-' reads them from standard input)
+    #[arg(value_name = "ADDR[/LEN]")]
+    addresses: Vec<String>,
+
+    /// Only on this interface
+    #[arg(long, value_name = "DEV")]
+    dev: Option<String>,
+
+    /// Only what these commands have added
+    #[arg(long)]
+    mine: bool,
+}
+
+/// One address asked for; without a length any fits.
+#[derive(Debug)]
+struct Wanted {
+    prefix: Prefix,
+    exact: bool,
+}
+
+impl Wanted {
+    fn is(&self, address: &Address) -> bool {
+        address.prefix.addr == self.prefix.addr && (!self.exact || address.prefix.len == self.prefix.len)
+    }
+}
+
+fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
+    let flags = Flags::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let wanted = super::operands(&flags.addresses)?
+        .iter()
+        .map(|word| Ok(Wanted { prefix: word.parse().map_err(Failure::usage)?, exact: word.contains('/') }))
+        .collect::<Result<Vec<_>, Failure>>()?;
+    let asked = !flags.addresses.is_empty();
+    let present = Present::look()?;
+    let dev = flags.dev.as_deref().map(|dev| present.named(dev, "show addresses of")).transpose()?;
+    let shown: Vec<&Address> = present
+        .addresses
+        .iter()
+        .filter(|address| {
+            dev.is_none_or(|link| link.index == address.ifindex)
+                && (!flags.mine || address.is_ours())
+                && (!asked || wanted.iter().any(|wanted| wanted.is(address)))
+        })
+        .collect();
+    let mut exit = Exit::Yes;
+    for address in &shown {
+        let Some(link) = present.link(address.ifindex) else { continue };
+        let show = Show::new(address, link);
+        if asked && !show.usable {
+            exit = exit.and(if show.tentative { Exit::Undecided } else { Exit::No });
+        }
+        process.out.record(&Head::new("vip.show").about(subject(address, link)), &show)?;
+    }
+    if wanted.iter().any(|wanted| !shown.iter().any(|address| wanted.is(address))) {
+        exit = exit.and(Exit::No);
+    }
+    // A duplicate that the kernel found is a clear no, whatever else is still tentative.
+    if asked && shown.iter().any(|address| address.flags.has(AddressFlags::DADFAILED)) {
+        exit = Exit::No;
+    }
+    Ok(exit)
+}

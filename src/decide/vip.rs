@@ -1,0 +1,230 @@
+//! Virtual addresses: which interface, what to change, what would go along.
+
+use crate::types::link::{Address, AddressFlags, Link};
+use crate::types::net::Prefix;
+
+/// Why no single interface can be named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NoLink {
+    /// None is called so, or none has a network that the address fits.
+    None,
+    /// Several fit; they are listed and none is guessed.
+    Several(Vec<String>),
+}
+
+/// The interface called `name`, by its name or an alternative name.
+pub(crate) fn link_called<'a>(links: &'a [Link], name: &str) -> Option<&'a Link> {
+    links.iter().find(|link| link.name == name).or_else(|| links.iter().find(|link| link.is_called(name)))
+}
+
+/// The one interface whose network the address fits, where the user named none.
+pub(crate) fn link_for<'a>(links: &'a [Link], addresses: &[Address], prefix: Prefix) -> Result<&'a Link, NoLink> {
+    let fits = |link: &&Link| {
+        !link.loopback
+            && addresses.iter().any(|address| {
+                address.ifindex == link.index
+                    && address.prefix.addr != prefix.addr
+                    && address.prefix.len < crate::types::net::width(address.prefix.addr)
+                    && address.prefix.contains(prefix.addr)
+            })
+    };
+    one(links.iter().filter(fits).collect())
+}
+
+/// The one interface that carries exactly this address.
+pub(crate) fn link_with<'a>(links: &'a [Link], addresses: &[Address], prefix: Prefix) -> Result<&'a Link, NoLink> {
+    let carries =
+        |link: &&Link| addresses.iter().any(|address| address.ifindex == link.index && address.prefix == prefix);
+    one(links.iter().filter(carries).collect())
+}
+
+fn one(fitting: Vec<&Link>) -> Result<&Link, NoLink> {
+    match fitting.as_slice() {
+        [] => Err(NoLink::None),
+        [link] => Ok(*link),
+        several => Err(NoLink::Several(several.iter().map(|link| link.name.clone()).collect())),
+    }
+}
+
+/// What `add` has to do about one address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AddStep {
+    /// It is there, as wanted.
+    Keep,
+    /// It is there and ours; its lifetime starts anew.
+    Renew,
+    /// It is there and ours, with attributes that the kernel lets us change.
+    Change,
+    Add,
+    /// It is there, with attributes that cannot be changed, or it is not ours to change.
+    Differs(&'static str),
+}
+
+/// Compares what is there with what is wanted.
+///
+/// An address that somebody else put there with the attributes wanted is kept and stays theirs:
+/// `del --mine` must never take a host's own address.
+pub(crate) fn add_step(present: Option<&Address>, wanted: &Address) -> AddStep {
+    const CHANGEABLE: u32 = AddressFlags::NOPREFIXROUTE;
+    let Some(present) = present else { return AddStep::Add };
+    if present.peer != wanted.peer {
+        return AddStep::Differs("another peer");
+    }
+    if wanted.label.is_some() && present.label != wanted.label {
+        return AddStep::Differs("another label");
+    }
+    let deprecated = |address: &Address| address.flags.has(AddressFlags::DEPRECATED) || address.preferred_s == Some(0);
+    let same_flags = present.flags.0 & CHANGEABLE == wanted.flags.0 & CHANGEABLE;
+    let same = same_flags
+        && deprecated(present) == deprecated(wanted)
+        && present.valid_s.is_some() == wanted.valid_s.is_some();
+    match (same, present.is_ours()) {
+        (true, true) if wanted.valid_s.is_some() => AddStep::Renew,
+        (true, _) if wanted.valid_s.is_none() => AddStep::Keep,
+        (_, false) => AddStep::Differs("other attributes, and it is not ours"),
+        // IPv4 keeps the flag that it was added with.
+        (false, true) if !same_flags && present.prefix.addr.is_ipv4() => AddStep::Differs("another noprefixroute"),
+        (_, true) => AddStep::Change,
+    }
+}
+
+/// The addresses that the kernel would remove together with `victim`.
+///
+/// With `promote_secondaries` off, deleting the first IPv4 address of a subnet takes all its
+/// secondaries along (Linux `__inet_del_ifa`: same mask, same subnet, secondary).
+pub(crate) fn taken_along<'a>(
+    addresses: &'a [Address],
+    victim: &Address,
+    promote_secondaries: bool,
+) -> Vec<&'a Address> {
+    if promote_secondaries || !victim.prefix.addr.is_ipv4() || victim.flags.has(AddressFlags::SECONDARY) {
+        return Vec::new();
+    }
+    addresses
+        .iter()
+        .filter(|other| {
+            other.ifindex == victim.ifindex
+                && other.prefix != victim.prefix
+                && other.flags.has(AddressFlags::SECONDARY)
+                && other.prefix.len == victim.prefix.len
+                && victim.prefix.contains(other.prefix.addr)
+        })
+        .collect()
+}
+
+/// Whether a new IPv4 address would be the first of its subnet, on which later ones depend.
+pub(crate) fn would_be_primary(addresses: &[Address], wanted: &Address) -> bool {
+    wanted.prefix.addr.is_ipv4()
+        && wanted.prefix.len < 32
+        && !addresses.iter().any(|other| {
+            other.ifindex == wanted.ifindex
+                && other.prefix.len == wanted.prefix.len
+                && other.prefix.addr != wanted.prefix.addr
+                && !other.flags.has(AddressFlags::SECONDARY)
+                && other.prefix.contains(wanted.prefix.addr)
+        })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::types::link::{OUR_PROTO, Scope};
+
+    fn link(index: u32, name: &str) -> Link {
+        Link {
+            index,
+            name: name.to_owned(),
+            altnames: vec![format!("alt-{name}")],
+            up: true,
+            carrier: true,
+            ..Link::default()
+        }
+    }
+
+    fn address(prefix: &str, ifindex: u32, flags: u32) -> Address {
+        Address {
+            prefix: prefix.parse().unwrap(),
+            peer: None,
+            ifindex,
+            label: None,
+            scope: Scope::GLOBAL,
+            flags: AddressFlags(flags),
+            valid_s: None,
+            preferred_s: None,
+            proto: OUR_PROTO,
+        }
+    }
+
+    #[test]
+    fn an_interface_is_found_by_either_name() {
+        let links = [link(1, "eth0"), link(2, "eth1")];
+        assert_eq!(link_called(&links, "alt-eth1").unwrap().index, 2);
+        assert_eq!(link_called(&links, "eth"), None);
+    }
+
+    #[test]
+    fn several_fitting_interfaces_are_listed_and_none_is_guessed() {
+        let links = [link(1, "eth0"), link(2, "eth1"), link(3, "eth2")];
+        let addresses =
+            [address("192.0.2.1/24", 1, 0), address("192.0.2.2/24", 2, 0), address("198.51.100.1/24", 3, 0)];
+        let fits = |text: &str| link_for(&links, &addresses, text.parse().unwrap());
+        assert_eq!(fits("198.51.100.9/32").unwrap().name, "eth2");
+        assert_eq!(fits("192.0.2.9/24").unwrap_err(), NoLink::Several(vec!["eth0".to_owned(), "eth1".to_owned()]));
+        assert_eq!(fits("203.0.113.9/24").unwrap_err(), NoLink::None);
+    }
+
+    #[test]
+    fn adding_twice_changes_nothing() {
+        let wanted = address("192.0.2.9/24", 1, 0);
+        assert_eq!(add_step(None, &wanted), AddStep::Add);
+        let present = address("192.0.2.9/24", 1, AddressFlags::PERMANENT | AddressFlags::SECONDARY);
+        assert_eq!(add_step(Some(&present), &wanted), AddStep::Keep);
+    }
+
+    #[test]
+    fn somebody_elses_address_is_kept_and_never_changed() {
+        let wanted = address("192.0.2.9/24", 1, 0);
+        let foreign = Address { proto: 0, ..wanted.clone() };
+        assert_eq!(add_step(Some(&foreign), &wanted), AddStep::Keep);
+        let mortal = Address { valid_s: Some(5), ..wanted.clone() };
+        assert!(matches!(add_step(Some(&foreign), &mortal), AddStep::Differs(_)));
+        assert_eq!(add_step(Some(&wanted), &mortal), AddStep::Change);
+        assert_eq!(add_step(Some(&mortal), &mortal), AddStep::Renew);
+        assert_eq!(add_step(Some(&mortal), &wanted), AddStep::Change);
+    }
+
+    #[test]
+    fn a_label_cannot_be_changed_in_place() {
+        let present = address("192.0.2.9/24", 1, 0);
+        let wanted = Address { label: Some("eth0:vip".to_owned()), ..present.clone() };
+        assert!(matches!(add_step(Some(&present), &wanted), AddStep::Differs(_)));
+    }
+
+    #[test]
+    fn the_first_address_of_a_subnet_takes_its_secondaries_along() {
+        // known-faults 3: (a) a /32 beside the host's /24; (b) the first of two.
+        let addresses = [
+            address("192.0.2.10/24", 1, AddressFlags::PERMANENT),
+            address("192.0.2.100/24", 1, AddressFlags::PERMANENT | AddressFlags::SECONDARY),
+            address("192.0.2.7/32", 1, AddressFlags::PERMANENT),
+            address("192.0.2.101/24", 2, AddressFlags::PERMANENT | AddressFlags::SECONDARY),
+        ];
+        let along = |idx: usize, promote| -> Vec<String> {
+            taken_along(&addresses, &addresses[idx], promote).iter().map(|a| a.prefix.to_string()).collect()
+        };
+        assert_eq!(along(0, false), ["192.0.2.100/24"]);
+        assert!(along(0, true).is_empty());
+        assert!(along(1, false).is_empty());
+        assert!(along(2, false).is_empty());
+    }
+
+    #[test]
+    fn a_host_address_depends_on_nobody() {
+        let addresses = [address("192.0.2.10/24", 1, 0)];
+        assert!(!would_be_primary(&addresses, &address("192.0.2.7/32", 1, 0)));
+        assert!(!would_be_primary(&addresses, &address("192.0.2.7/24", 1, 0)));
+        assert!(would_be_primary(&addresses, &address("192.0.2.7/25", 1, 0)));
+        assert!(would_be_primary(&addresses, &address("192.0.2.7/24", 2, 0)));
+    }
+}
