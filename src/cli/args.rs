@@ -37,7 +37,10 @@ pub(crate) struct Changing {
 
 /// The flags of a verb: its own, then those of all verbs.
 pub(crate) fn flags<T: Args>(command: clap::Command) -> clap::Command {
-    Common::augment_args(T::augment_args(command))
+    // The parser takes a struct's doc comment for what the command is about.
+    use clap::builder::Resettable;
+    let about = command.get_about().cloned().map_or(Resettable::Reset, Resettable::Value);
+    Common::augment_args(T::augment_args(command)).about(about).long_about(Resettable::Reset)
 }
 
 fn node_name(text: &str) -> Result<String, String> {

@@ -64,6 +64,11 @@ impl Reason {
     }
 }
 
+/// The words that `error.reason` can be, for the manual's test.
+pub fn reasons() -> impl Iterator<Item = &'static str> {
+    Reason::ALL.into_iter().map(Reason::slug)
+}
+
 /// Why a run or one of its items failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {

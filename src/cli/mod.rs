@@ -11,6 +11,7 @@ mod table;
 mod tool;
 
 pub(crate) use exit::Exit;
+pub use failure::reasons;
 pub(crate) use failure::{Failure, Reason};
 pub(crate) use tool::Process;
 pub use tool::{Tool, Verb, Verbs, main};

@@ -1,0 +1,66 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_vip_global_optspecs
+    string join \n h/help V/version
+end
+
+function __fish_vip_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_vip_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_vip_using_subcommand
+    set -l cmd (__fish_vip_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c vip -n "__fish_vip_needs_command" -s h -l help -d 'Print help'
+complete -c vip -n "__fish_vip_needs_command" -s V -l version -d 'Print version'
+complete -c vip -n "__fish_vip_needs_command" -f -a "show" -d 'Show addresses, as the kernel has them'
+complete -c vip -n "__fish_vip_needs_command" -f -a "add" -d 'Add addresses; one that is there already is left as it is'
+complete -c vip -n "__fish_vip_needs_command" -f -a "del" -d 'Take addresses away; one that is not there is no failure'
+complete -c vip -n "__fish_vip_using_subcommand show" -l dev -d 'Only on this interface' -r
+complete -c vip -n "__fish_vip_using_subcommand show" -l node -d 'Call this node NAME in records [default: $FAILOVER_NODE, else the host name]' -r
+complete -c vip -n "__fish_vip_using_subcommand show" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
+complete -c vip -n "__fish_vip_using_subcommand show" -l mine -d 'Only what these commands have added'
+complete -c vip -n "__fish_vip_using_subcommand show" -s t -l table -d 'Print a table for a person instead of JSON'
+complete -c vip -n "__fish_vip_using_subcommand show" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
+complete -c vip -n "__fish_vip_using_subcommand show" -s h -l help -d 'Print help'
+complete -c vip -n "__fish_vip_using_subcommand show" -s V -l version -d 'Print version'
+complete -c vip -n "__fish_vip_using_subcommand add" -l dev -d 'The interface, by name or altname [default: the one whose network fits]' -r
+complete -c vip -n "__fish_vip_using_subcommand add" -l label -d 'IPv4 label, as in eth0:vip' -r
+complete -c vip -n "__fish_vip_using_subcommand add" -l lifetime -d 'The kernel itself removes it after D unless it is renewed: whole seconds, at least 2' -r
+complete -c vip -n "__fish_vip_using_subcommand add" -l dad -d 'Look for duplicates first [default: off for IPv4, kernel for IPv6]' -r -f -a "off\t'Not at all'
+kernel\t'IPv6: the kernel does, and the run waits for its verdict'"
+complete -c vip -n "__fish_vip_using_subcommand add" -l node -d 'Call this node NAME in records [default: $FAILOVER_NODE, else the host name]' -r
+complete -c vip -n "__fish_vip_using_subcommand add" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
+complete -c vip -n "__fish_vip_using_subcommand add" -l noprefixroute -d 'Add no route to the prefix'
+complete -c vip -n "__fish_vip_using_subcommand add" -l deprecated -d 'Never choose it as a source address (preferred lifetime 0)'
+complete -c vip -n "__fish_vip_using_subcommand add" -l require-carrier -d 'Refuse (status 75) where the link has no carrier'
+complete -c vip -n "__fish_vip_using_subcommand add" -l dry-run -d 'Print the exact changes as records and make none'
+complete -c vip -n "__fish_vip_using_subcommand add" -l explain -d 'Print the exact changes in the records of a real run too'
+complete -c vip -n "__fish_vip_using_subcommand add" -s t -l table -d 'Print a table for a person instead of JSON'
+complete -c vip -n "__fish_vip_using_subcommand add" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
+complete -c vip -n "__fish_vip_using_subcommand add" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c vip -n "__fish_vip_using_subcommand add" -s V -l version -d 'Print version'
+complete -c vip -n "__fish_vip_using_subcommand del" -l dev -d 'The interface [default: the one that carries it]' -r
+complete -c vip -n "__fish_vip_using_subcommand del" -l node -d 'Call this node NAME in records [default: $FAILOVER_NODE, else the host name]' -r
+complete -c vip -n "__fish_vip_using_subcommand del" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
+complete -c vip -n "__fish_vip_using_subcommand del" -l mine -d 'Everything that these commands have added, and nothing else'
+complete -c vip -n "__fish_vip_using_subcommand del" -l with-secondaries -d 'Take along the secondaries that the kernel removes with the first address of a subnet'
+complete -c vip -n "__fish_vip_using_subcommand del" -l dry-run -d 'Print the exact changes as records and make none'
+complete -c vip -n "__fish_vip_using_subcommand del" -l explain -d 'Print the exact changes in the records of a real run too'
+complete -c vip -n "__fish_vip_using_subcommand del" -s t -l table -d 'Print a table for a person instead of JSON'
+complete -c vip -n "__fish_vip_using_subcommand del" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
+complete -c vip -n "__fish_vip_using_subcommand del" -s h -l help -d 'Print help'
+complete -c vip -n "__fish_vip_using_subcommand del" -s V -l version -d 'Print version'
