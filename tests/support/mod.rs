@@ -12,7 +12,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The path of one of our binaries, beside the test that asks.
-pub fn binary(name: &str) -> PathBuf {
+pub(crate) fn binary(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.parent().and_then(Path::parent).unwrap();
     let path = folder.join(name);
@@ -21,7 +21,7 @@ pub fn binary(name: &str) -> PathBuf {
 }
 
 /// A network of hosts on one bridge. All of it goes when this does, also after a failure.
-pub struct Lab {
+pub(crate) struct Lab {
     prefix: String,
     folder: PathBuf,
     next: AtomicU32,
@@ -37,7 +37,7 @@ impl Default for Lab {
 
 impl Lab {
     /// An empty network; its bridge is called `lan` and does not snoop.
-    pub fn new() -> Lab {
+    pub(crate) fn new() -> Lab {
         assert!(nix::unistd::geteuid().is_root(), "this test makes network namespaces and needs root");
         let prefix = format!("fu{}-{}", std::process::id(), LABS.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(&prefix);
@@ -54,19 +54,19 @@ impl Lab {
     }
 
     /// Runs a shell line where the bridges are.
-    pub fn on_switch(&self, line: &str) -> String {
+    pub(crate) fn on_switch(&self, line: &str) -> String {
         shell(&self.switch(), line)
     }
 
     /// One more bridge.
-    pub fn bridge(&self, name: &str) {
+    pub(crate) fn bridge(&self, name: &str) {
         self.on_switch(&format!("ip link add {name} type bridge mcast_snooping 0 && ip link set {name} up"));
     }
 
     /// A host with an interface `eth0` on the bridge `lan`, and these addresses on it.
     ///
     /// Its MAC is 02:00:00:00:00:NN, with NN counted from 1.
-    pub fn host(&self, name: &str, addresses: &[&str]) -> Host {
+    pub(crate) fn host(&self, name: &str, addresses: &[&str]) -> Host {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let host = Host {
             name: name.to_owned(),
@@ -82,7 +82,7 @@ impl Lab {
     }
 
     /// Joins `host` to a bridge by an interface `dev`; the bridge's port is called `HOST.DEV`.
-    pub fn plug(&self, host: &Host, dev: &str, bridge: &str, addresses: &[&str]) {
+    pub(crate) fn plug(&self, host: &Host, dev: &str, bridge: &str, addresses: &[&str]) {
         let port = format!("{}.{dev}", host.name);
         let third = if dev == "eth0" { 0 } else { dev.bytes().last().unwrap_or(0) };
         let mac = format!("02:00:00:{third:02x}:00:{:02x}", host.number);
@@ -112,31 +112,31 @@ impl Drop for Lab {
 }
 
 /// One host: a network namespace with a state folder of its own.
-pub struct Host {
-    pub name: String,
-    pub ns: String,
-    pub folder: PathBuf,
-    pub number: u32,
+pub(crate) struct Host {
+    pub(crate) name: String,
+    pub(crate) ns: String,
+    pub(crate) folder: PathBuf,
+    pub(crate) number: u32,
 }
 
 impl Host {
     /// Runs a shell line here; it must succeed.
-    pub fn sh(&self, line: &str) -> String {
+    pub(crate) fn sh(&self, line: &str) -> String {
         shell(&self.ns, line)
     }
 
     /// Runs a shell line here; says whether it succeeded, and all that it said.
-    pub fn try_sh(&self, line: &str) -> (bool, String) {
+    pub(crate) fn try_sh(&self, line: &str) -> (bool, String) {
         try_shell(&self.ns, line)
     }
 
     /// Runs one of our commands to its end: `host.run("vip show --mine")`.
-    pub fn run(&self, line: &str) -> Run {
+    pub(crate) fn run(&self, line: &str) -> Run {
         self.run_with(line, "")
     }
 
     /// The same with something on standard input.
-    pub fn run_with(&self, line: &str, input: &str) -> Run {
+    pub(crate) fn run_with(&self, line: &str, input: &str) -> Run {
         let mut command = self.command(line);
         command.stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() });
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -152,7 +152,7 @@ impl Host {
     }
 
     /// Starts one of our commands; it is killed when the handle goes.
-    pub fn start(&self, line: &str) -> Running {
+    pub(crate) fn start(&self, line: &str) -> Running {
         let out = self.folder.join(format!("out-{}", LABS.fetch_add(1, Ordering::Relaxed)));
         let err = out.with_extension("err");
         let mut command = self.command(line);
@@ -161,7 +161,7 @@ impl Host {
     }
 
     /// One of our commands, ready to run here.
-    pub fn command(&self, line: &str) -> Command {
+    pub(crate) fn command(&self, line: &str) -> Command {
         let mut words = line.split_whitespace();
         let name = words.next().unwrap();
         let mut command = Command::new("nsenter");
@@ -171,7 +171,7 @@ impl Host {
     }
 
     /// What makes this host another machine than the test's own.
-    pub fn environment(&self, command: &mut Command) {
+    pub(crate) fn environment(&self, command: &mut Command) {
         command
             .env("FAILOVER_NODE", &self.name)
             .env("FAILOVER_STATE_DIR", self.folder.join("state"))
@@ -179,7 +179,10 @@ impl Host {
     }
 
     /// Runs `what` in a thread that lives in this host's network.
-    pub fn inside<T: Send + 'static>(&self, what: impl FnOnce() -> T + Send + 'static) -> std::thread::JoinHandle<T> {
+    pub(crate) fn inside<T: Send + 'static>(
+        &self,
+        what: impl FnOnce() -> T + Send + 'static,
+    ) -> std::thread::JoinHandle<T> {
         let path = format!("/run/netns/{}", self.ns);
         std::thread::spawn(move || {
             let ns = File::open(&path).unwrap();
@@ -191,15 +194,15 @@ impl Host {
 
 /// What a command said and how it ended.
 #[derive(Debug)]
-pub struct Run {
-    pub line: String,
-    pub code: i32,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Run {
+    pub(crate) line: String,
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl Run {
-    pub fn new(line: &str, output: std::process::Output) -> Run {
+    pub(crate) fn new(line: &str, output: std::process::Output) -> Run {
         Run {
             line: line.to_owned(),
             code: output.status.code().unwrap_or(-1),
@@ -209,12 +212,12 @@ impl Run {
     }
 
     /// Its records, each held against the schema of its kind.
-    pub fn records(&self) -> Vec<Value> {
+    pub(crate) fn records(&self) -> Vec<Value> {
         records(&self.stdout)
     }
 
     /// Its only record.
-    pub fn one(&self) -> Value {
+    pub(crate) fn one(&self) -> Value {
         let mut records = self.records();
         assert_eq!(records.len(), 1, "{self:?}");
         records.remove(0)
@@ -222,7 +225,7 @@ impl Run {
 
     /// It ended so, and said nothing on standard error unless it failed.
     #[track_caller]
-    pub fn ended(self, code: i32) -> Run {
+    pub(crate) fn ended(self, code: i32) -> Run {
         assert_eq!(self.code, code, "{self:#?}");
         if code == 0 {
             assert_eq!(self.stderr, "", "{self:#?}");
@@ -232,35 +235,35 @@ impl Run {
 }
 
 /// A command that goes on.
-pub struct Running {
-    pub child: Child,
-    pub line: String,
+pub(crate) struct Running {
+    pub(crate) child: Child,
+    pub(crate) line: String,
     out: PathBuf,
     err: PathBuf,
 }
 
 impl Running {
-    pub fn pid(&self) -> nix::unistd::Pid {
+    pub(crate) fn pid(&self) -> nix::unistd::Pid {
         nix::unistd::Pid::from_raw(i32::try_from(self.child.id()).unwrap())
     }
 
-    pub fn signal(&self, signal: nix::sys::signal::Signal) {
+    pub(crate) fn signal(&self, signal: nix::sys::signal::Signal) {
         nix::sys::signal::kill(self.pid(), signal).unwrap();
     }
 
     /// What it has said so far, whole lines only.
-    pub fn so_far(&self) -> Vec<Value> {
+    pub(crate) fn so_far(&self) -> Vec<Value> {
         let text = fs::read_to_string(&self.out).unwrap();
         records(text.rsplit_once('\n').map_or("", |(whole, _)| whole))
     }
 
-    pub fn complaints(&self) -> String {
+    pub(crate) fn complaints(&self) -> String {
         fs::read_to_string(&self.err).unwrap()
     }
 
     /// Waits for a record that fits, at most `limit`.
     #[track_caller]
-    pub fn wait_for(&self, what: &str, limit: Duration, fits: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn wait_for(&self, what: &str, limit: Duration, fits: impl Fn(&Value) -> bool) -> Value {
         let end = Instant::now() + limit;
         loop {
             if let Some(found) = self.so_far().into_iter().find(&fits) {
@@ -279,7 +282,7 @@ impl Running {
 
     /// Waits for its end; the status, or the signal as a negative number.
     #[track_caller]
-    pub fn ends(&mut self, limit: Duration) -> i32 {
+    pub(crate) fn ends(&mut self, limit: Duration) -> i32 {
         use std::os::unix::process::ExitStatusExt;
         let end = Instant::now() + limit;
         loop {
@@ -301,7 +304,7 @@ impl Drop for Running {
 
 /// Reads lines as records and holds each against the schema of its kind.
 #[track_caller]
-pub fn records(text: &str) -> Vec<Value> {
+pub(crate) fn records(text: &str) -> Vec<Value> {
     text.lines()
         .map(|line| {
             let record: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line}"));
@@ -313,7 +316,7 @@ pub fn records(text: &str) -> Vec<Value> {
 
 /// A record against the schema that its kind has in the tree.
 #[track_caller]
-pub fn validate(record: &Value) {
+pub(crate) fn validate(record: &Value) {
     static SCHEMAS: OnceLock<Mutex<HashMap<String, (boon::Schemas, boon::SchemaIndex)>>> = OnceLock::new();
     let kind = record["kind"].as_str().unwrap_or_else(|| panic!("no kind in {record}")).to_owned();
     let mut known = SCHEMAS.get_or_init(Mutex::default).lock().unwrap();
@@ -332,7 +335,7 @@ pub fn validate(record: &Value) {
 
 /// Waits until `done` says so, at most `limit`.
 #[track_caller]
-pub fn eventually(what: &str, limit: Duration, mut done: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, limit: Duration, mut done: impl FnMut() -> bool) {
     let end = Instant::now() + limit;
     while !done() {
         assert!(Instant::now() < end, "{what}: not within {limit:?}");

@@ -4,7 +4,7 @@ use super::Present;
 use crate::cli::args::{Changing, flags};
 use crate::cli::progress::Progress;
 use crate::cli::{Exit, Failure, Process, Reason, Verb};
-use crate::decide::vip::{self, AddStep};
+use crate::decide::vip::{self, AddStep, NoLink};
 use crate::record::vip::{ACTED_COLUMNS, ADD_SCHEMA, Acted, Show, subject};
 use crate::record::{Action, Head};
 use crate::sys;
@@ -123,9 +123,11 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     for (idx, prefix) in prefixes.iter().enumerate() {
         let link = match &flags.dev {
             Some(dev) => present.named(dev, &doing)?,
-            None => vip::link_for(&present.links, &present.addresses, *prefix)
-                .or_else(|_| vip::link_with(&present.links, &present.addresses, *prefix))
-                .map_err(|why| super::no_link(why, "add", *prefix, "no interface has a network that it fits"))?,
+            None => match vip::link_with(&present.links, &present.addresses, *prefix) {
+                Err(NoLink::None) => vip::link_for(&present.links, &present.addresses, *prefix),
+                found => found,
+            }
+            .map_err(|why| super::no_link(why, "add", *prefix, "no interface has a network that it fits"))?,
         };
         let wanted = wanted(&flags, *prefix, link.index);
         let step = vip::add_step(by_prefix.get(&(*prefix, link.index)).copied(), &wanted);
