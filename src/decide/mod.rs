@@ -2,4 +2,5 @@
 //!
 //! Each can be replayed from its inputs, which is what lets a test play a thousand nodes.
 
+pub(crate) mod heartbeat;
 pub(crate) mod vip;

@@ -185,6 +185,63 @@ impl FromStr for Proto {
     }
 }
 
+/// Where a datagram goes or comes: `ADDR[:PORT][%dev]`, `[ADDR6]:PORT%dev`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Endpoint {
+    pub(crate) addr: IpAddr,
+    pub(crate) port: Option<u16>,
+    /// The interface that it is bound to, whatever the routes say.
+    pub(crate) dev: Option<String>,
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.addr, self.port) {
+            (IpAddr::V6(addr), Some(port)) => write!(f, "[{addr}]:{port}")?,
+            (addr, Some(port)) => write!(f, "{addr}:{port}")?,
+            (addr, None) => write!(f, "{addr}")?,
+        }
+        self.dev.as_ref().map_or(Ok(()), |dev| write!(f, "%{dev}"))
+    }
+}
+
+impl FromStr for Endpoint {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("'{text}' is not ADDR[:PORT][%dev] (192.0.2.1:6940%eth0, [2001:db8::1]:6940)");
+        let (place, dev) = match text.split_once('%') {
+            Some((_, dev)) if dev.is_empty() || dev.len() > 15 || dev.contains('/') => return Err(wrong()),
+            // `[fe80::1%eth0]:6940`, as others write it.
+            Some((head, tail)) if head.starts_with('[') && !head.contains(']') => {
+                let (dev, port) = tail.split_once(']').ok_or_else(wrong)?;
+                return format!("{head}]{port}%{dev}").parse();
+            }
+            Some((place, dev)) => (place, Some(dev.to_owned())),
+            None => (text, None),
+        };
+        let port = |port: &str| match port.parse::<u16>() {
+            Ok(number) if number != 0 && !port.starts_with('+') => Ok(Some(number)),
+            _ => Err(wrong()),
+        };
+        if let Ok(addr) = place.parse::<IpAddr>() {
+            return Ok(Endpoint { addr, port: None, dev });
+        }
+        let (addr, port) = match place.strip_prefix('[') {
+            Some(rest) => {
+                let (addr, tail) = rest.split_once(']').ok_or_else(wrong)?;
+                let addr: std::net::Ipv6Addr = addr.parse().map_err(|_| wrong())?;
+                (IpAddr::V6(addr), if tail.is_empty() { None } else { port(tail.strip_prefix(':').ok_or_else(wrong)?)? })
+            }
+            None => {
+                let (addr, tail) = place.split_once(':').ok_or_else(wrong)?;
+                (IpAddr::V4(addr.parse().map_err(|_| wrong())?), port(tail)?)
+            }
+        };
+        Ok(Endpoint { addr, port, dev })
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -239,6 +296,17 @@ mod tests {
         }
         for text in ["", "256", "+6", "-1", "ospfx"] {
             assert!(text.parse::<Proto>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_endpoint_reads_and_prints_in_the_same_words() {
+        for text in ["192.0.2.1", "192.0.2.1:6940", "192.0.2.1:6940%eth0", "2001:db8::1", "[2001:db8::1]:6940", "fe80::1%eth0", "[fe80::1]:6940%eth0"] {
+            assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
+        }
+        assert_eq!("[fe80::1%eth0]:6940".parse::<Endpoint>().unwrap().to_string(), "[fe80::1]:6940%eth0");
+        for text in ["", "n1", "192.0.2.1:", "192.0.2.1:0", "192.0.2.1:99999", "192.0.2.1%", "[2001:db8::1", "[192.0.2.1]:1", "192.0.2.1:+1", "192.0.2.1:1%a/b"] {
+            assert!(text.parse::<Endpoint>().is_err(), "{text}");
         }
     }
 }
