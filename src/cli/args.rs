@@ -40,7 +40,8 @@ pub(crate) fn flags<T: Args>(command: clap::Command) -> clap::Command {
     // The parser takes a struct's doc comment for what the command is about.
     use clap::builder::Resettable;
     let about = command.get_about().cloned().map_or(Resettable::Reset, Resettable::Value);
-    Common::augment_args(T::augment_args(command)).about(about).long_about(Resettable::Reset)
+    // Of a flag that stands twice the later one holds, as wrappers of every tool here expect.
+    Common::augment_args(T::augment_args(command)).about(about).long_about(Resettable::Reset).args_override_self(true)
 }
 
 fn node_name(text: &str) -> Result<String, String> {

@@ -5,6 +5,7 @@ use super::failure::Failure;
 use crate::record::line::MAX_LINE;
 use crate::sys;
 use std::io::{BufRead, BufReader, StdinLock};
+use std::os::fd::AsFd;
 
 /// Counts malformed lines and tells the first ten of them on standard error.
 ///
@@ -130,6 +131,64 @@ enum Whole {
     End,
 }
 
+/// Standard input of a stream: read when it is readable, line by line, never waited for.
+#[derive(Debug, Default)]
+pub(crate) struct Feed {
+    rest: Vec<u8>,
+    skipping: bool,
+    number: u64,
+    ended: bool,
+}
+
+/// A line that a feed gave, or why it is none.
+pub(crate) type Fed = (u64, Result<String, String>);
+
+impl Feed {
+    /// Whether the input has ended.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Reads what is there now, called when standard input is readable. Empty lines are skipped.
+    pub(crate) fn take(&mut self) -> Result<Vec<Fed>, Failure> {
+        let mut block = [0; MAX_LINE];
+        let got = loop {
+            match nix::unistd::read(std::io::stdin().as_fd(), &mut block) {
+                Ok(got) => break got,
+                Err(nix::errno::Errno::EINTR) => {}
+                Err(nix::errno::Errno::EAGAIN) => return Ok(Vec::new()),
+                Err(errno) => return Err(sys::Error::call("read", "standard input", errno).into()),
+            }
+        };
+        Ok(self.push(&block[..got]))
+    }
+
+    /// Takes a block in; an empty one is the end, which also ends a last line without newline.
+    fn push(&mut self, block: &[u8]) -> Vec<Fed> {
+        let mut lines = Vec::new();
+        self.ended |= block.is_empty();
+        let mut block = if self.ended && (self.skipping || !self.rest.is_empty()) { b"\n" } else { block };
+        while let Some(end) = memchr::memchr(b'\n', block) {
+            self.rest.extend_from_slice(&block[..end]);
+            block = &block[end + 1..];
+            self.number += 1;
+            let line = std::mem::take(&mut self.rest);
+            if std::mem::take(&mut self.skipping) || line.len() > MAX_LINE {
+                lines.push((self.number, Err(format!("it is longer than {MAX_LINE} bytes"))));
+            } else if !line.iter().all(u8::is_ascii_whitespace) {
+                let text = String::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned());
+                lines.push((self.number, text.map(|text| text.trim_end_matches('\r').to_owned())));
+            }
+        }
+        self.rest.extend_from_slice(block);
+        if self.rest.len() > MAX_LINE {
+            self.rest.clear();
+            self.skipping = true;
+        }
+        lines
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -151,6 +210,32 @@ mod tests {
     fn empty_lines_count_and_are_skipped() {
         assert_eq!(all(b"a\n\n  \nb\r\nc"), ["1 a", "4 b", "5 c"]);
         assert!(all(b"").is_empty());
+    }
+
+    #[test]
+    fn a_feed_gives_whole_lines_whatever_the_pieces() {
+        let input = b"a\n\nbc\r\n\xff\nlast";
+        for size in 1..=input.len() {
+            let mut feed = Feed::default();
+            let mut got: Vec<Fed> = input.chunks(size).flat_map(|piece| feed.push(piece)).collect();
+            got.extend(feed.push(b""));
+            let got: Vec<String> =
+                got.into_iter().map(|(number, line)| format!("{number} {}", line.unwrap_or("!".to_owned()))).collect();
+            assert_eq!(got, ["1 a", "3 bc", "4 !", "5 last"]);
+            assert!(feed.is_ended());
+        }
+    }
+
+    #[test]
+    fn a_feed_skips_a_line_without_end_in_bounded_memory() {
+        let mut feed = Feed::default();
+        for _ in 0..100 {
+            assert!(feed.push(&[b'x'; 4096]).is_empty());
+            assert!(feed.rest.len() <= MAX_LINE + 4096);
+        }
+        let got = feed.push(b"y\nok\n");
+        assert!(got[0].1.is_err());
+        assert_eq!(got[1], (2, Ok("ok".to_owned())));
     }
 
     #[test]

@@ -13,5 +13,6 @@ mod tool;
 pub(crate) use exit::Exit;
 pub use failure::reasons;
 pub(crate) use failure::{Failure, Reason};
+pub(crate) use out::complain;
 pub(crate) use tool::Process;
 pub use tool::{Tool, Verb, Verbs, main};

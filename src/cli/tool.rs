@@ -7,7 +7,7 @@ use super::out::{self, Form, Out};
 use crate::record::Column;
 use crate::sys::clock::Deadline;
 use crate::types::time::Span;
-use clap::{ArgMatches, Args, Command, FromArgMatches};
+use clap::{ArgMatches, Command, FromArgMatches};
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
@@ -109,7 +109,6 @@ impl Process {
     }
 
     /// The deadline of a stream: none, unless `--timeout` was given.
-    #[allow(dead_code)] // the first stream with a deadline is not there yet
     pub(crate) fn stream_deadline(&self) -> Option<Deadline> {
         self.timeout.map(|timeout| Deadline::after(timeout.0))
     }

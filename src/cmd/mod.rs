@@ -1,8 +1,9 @@
 //! The commands: flags and the order of steps. Look, decide, act, look again.
 
+pub mod heartbeat;
 pub mod vip;
 
 use crate::cli::Tool;
 
 /// Every command of the family, in the order of the manual.
-pub const TOOLS: &[&Tool] = &[&vip::TOOL];
+pub const TOOLS: &[&Tool] = &[&heartbeat::TOOL, &vip::TOOL];

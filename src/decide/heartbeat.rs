@@ -116,6 +116,8 @@ pub(crate) struct Peer {
     pub(crate) links: BTreeMap<u8, LinkState>,
     /// Whether its last beat echoed our present session.
     pub(crate) hears_us: bool,
+    /// The last beat, whether or not it counts as life.
+    last_frame: Tick,
     /// The last beat that counts as life.
     last_alive: Option<Tick>,
     /// Since when it is heard without hearing us.
@@ -135,6 +137,7 @@ impl Peer {
             sequence: 0,
             links: BTreeMap::new(),
             hears_us: false,
+            last_frame: Tick::default(),
             last_alive: None,
             unheard_since: None,
             late: false,
@@ -180,6 +183,13 @@ impl Hearing {
         self.peers.iter().map(|(name, peer)| (name.as_str(), peer))
     }
 
+    /// Whether its beats arrive here, alive or not: whom we hear, our own beats echo.
+    pub(crate) fn is_heard(&self, node: &str, now: Tick) -> bool {
+        self.peers
+            .get(node)
+            .is_some_and(|peer| !peer.links.is_empty() && now.since(peer.last_frame) < self.settings.dead_after)
+    }
+
     /// What an earlier run of this receiver had heard: older beats are replays.
     pub(crate) fn remember(&mut self, node: &str, incarnation: u64, sequence: u64) {
         if self.peers.len() < self.settings.max_nodes || self.peers.contains_key(node) {
@@ -222,14 +232,15 @@ impl Hearing {
         peer.incarnation = beat.incarnation;
         peer.sequence = peer.sequence.max(beat.sequence);
         let came_back = peer.take_link(beat, now);
+        peer.last_frame = now;
         peer.hears_us = beat.echo == Echo::Ours;
-        if self.mutual && !peer.hears_us {
+        let alive = !self.mutual || beat.echo == Echo::Ours;
+        if !alive {
             peer.unheard_since.get_or_insert(now);
         } else {
             peer.unheard_since = None;
             peer.one_way = false;
         }
-        let alive = !self.mutual || peer.hears_us;
         let was_up = peer.status == Status::Up;
         if alive {
             peer.last_alive = Some(now);

@@ -32,6 +32,11 @@ impl<'a> Line<'a> {
         Ok(line)
     }
 
+    /// All fields in their order.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
+        self.fields.iter().map(|(key, value)| (key.as_ref(), *value))
+    }
+
     /// The value of `key` as it stands in the line.
     pub(crate) fn raw(&self, key: &str) -> Option<&'a RawValue> {
         self.fields.iter().find(|(name, _)| name == key).map(|(_, value)| *value)

@@ -3,6 +3,7 @@
 
 pub(crate) mod config;
 pub(crate) mod envelope;
+pub(crate) mod heartbeat;
 pub(crate) mod line;
 #[cfg(test)]
 pub(crate) mod schema;

@@ -54,6 +54,15 @@ pub(crate) fn write(origin: &Origin, body: &impl Serialize) -> Result<Vec<u8>, S
 /// # Errors
 /// Empty, torn, of another kind, a newer version or another host: never taken for a first run.
 pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8], origin: &Origin) -> Result<Read<T>, String> {
+    let (state, boot_id) = read_lasting(bytes, origin)?;
+    Ok(if boot_id == origin.boot_id { Read::Current(state) } else { Read::OtherBoot })
+}
+
+/// Reads a state file that outlives a boot, and the boot that it was written in.
+///
+/// # Errors
+/// As `read`.
+pub(crate) fn read_lasting<T: DeserializeOwned>(bytes: &[u8], origin: &Origin) -> Result<(T, String), String> {
     if bytes.is_empty() {
         return Err("it is empty".to_owned());
     }
@@ -68,10 +77,9 @@ pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8], origin: &Origin) -> Result
     if host != origin.host {
         return Err(format!("it belongs to host '{host}', this is '{}'", origin.host));
     }
-    if line.get::<String>("boot_id")?.as_deref() != Some(origin.boot_id.as_str()) {
-        return Ok(Read::OtherBoot);
-    }
-    line.get::<T>("state")?.map(Read::Current).ok_or_else(|| "it has no 'state'".to_owned())
+    let boot_id = line.get::<String>("boot_id")?.unwrap_or_default();
+    let state = line.get::<T>("state")?.ok_or_else(|| "it has no 'state'".to_owned())?;
+    Ok((state, boot_id))
 }
 
 #[cfg(test)]

@@ -7,7 +7,9 @@ pub(crate) mod netlink;
 pub(crate) mod privilege;
 pub(crate) mod process;
 pub(crate) mod raw;
+pub(crate) mod socket;
 pub(crate) mod state;
 pub(crate) mod sysctl;
+pub(crate) mod watch;
 
 pub(crate) use error::{Error, Result};

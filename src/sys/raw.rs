@@ -170,3 +170,113 @@ pub(crate) fn send_many(socket: BorrowedFd<'_>, frames: &[&[u8]]) -> (usize, Opt
     }
     (sent, None)
 }
+
+/// Receives datagrams, many to a call, into buffers that are made once.
+pub(crate) struct Datagrams {
+    room: usize,
+    bytes: Vec<u8>,
+    addresses: Vec<libc::sockaddr_storage>,
+    lengths: Vec<usize>,
+}
+
+impl std::fmt::Debug for Datagrams {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Datagrams({} of {} bytes)", self.addresses.len(), self.room)
+    }
+}
+
+impl Datagrams {
+    /// Room for `count` datagrams of `room` bytes; longer ones come cut.
+    pub(crate) fn new(count: usize, room: usize) -> Self {
+        // SAFETY: sockaddr_storage is plain data; all zeroes is a valid value of it.
+        let blank: libc::sockaddr_storage = unsafe { mem::zeroed() };
+        Datagrams { room, bytes: vec![0; count * room], addresses: vec![blank; count], lengths: Vec::new() }
+    }
+
+    /// Takes what is queued, without waiting; the number of datagrams, 0 where there are none.
+    pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>) -> std::result::Result<usize, Errno> {
+        let mut parts: Vec<libc::iovec> = self
+            .bytes
+            .chunks_exact_mut(self.room)
+            .map(|chunk| libc::iovec { iov_base: chunk.as_mut_ptr().cast(), iov_len: chunk.len() })
+            .collect();
+        let mut messages: Vec<libc::mmsghdr> = parts
+            .iter_mut()
+            .zip(&mut self.addresses)
+            .map(|(part, address)| {
+                // SAFETY: mmsghdr is plain data; all zeroes is a valid value of it.
+                let mut message: libc::mmsghdr = unsafe { mem::zeroed() };
+                message.msg_hdr.msg_iov = part;
+                message.msg_hdr.msg_iovlen = 1;
+                message.msg_hdr.msg_name = (&raw mut *address).cast();
+                message.msg_hdr.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+                message
+            })
+            .collect();
+        self.lengths.clear();
+        let count = libc::c_uint::try_from(messages.len()).unwrap_or(0);
+        // SAFETY: each message points at its own chunk of `bytes` and its own address, all of which
+        // live until after the call; no timeout is given.
+        let done = unsafe {
+            libc::recvmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), count, libc::MSG_DONTWAIT, std::ptr::null_mut())
+        };
+        match usize::try_from(done) {
+            Ok(done) => {
+                self.lengths.extend(messages.iter().take(done).map(|message| message.msg_len as usize));
+                Ok(done)
+            }
+            Err(_) => match Errno::last() {
+                Errno::EAGAIN | Errno::EINTR => Ok(0),
+                errno => Err(errno),
+            },
+        }
+    }
+
+    /// The datagrams of the last call and where each came from.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], Option<std::net::SocketAddr>)> {
+        self.lengths.iter().enumerate().map(|(idx, length)| {
+            let start = idx * self.room;
+            (&self.bytes[start..start + (*length).min(self.room)], socket_address(&self.addresses[idx]))
+        })
+    }
+}
+
+fn socket_address(address: &libc::sockaddr_storage) -> Option<std::net::SocketAddr> {
+    use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
+    match libc::c_int::from(address.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the kernel wrote a sockaddr_in, as the family says, into a larger buffer.
+            let v4 = unsafe { *(&raw const *address).cast::<libc::sockaddr_in>() };
+            Some(SocketAddr::V4(SocketAddrV4::new(u32::from_be(v4.sin_addr.s_addr).into(), u16::from_be(v4.sin_port))))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: the kernel wrote a sockaddr_in6, as the family says, into a larger buffer.
+            let v6 = unsafe { *(&raw const *address).cast::<libc::sockaddr_in6>() };
+            Some(SocketAddr::V6(SocketAddrV6::new(
+                v6.sin6_addr.s6_addr.into(),
+                u16::from_be(v6.sin6_port),
+                0,
+                v6.sin6_scope_id,
+            )))
+        }
+        _ => None,
+    }
+}
+
+/// Names the interface that multicast leaves by (ip(7), `IP_MULTICAST_IF`).
+pub(crate) fn set_multicast_interface(
+    socket: BorrowedFd<'_>,
+    request: &libc::ip_mreqn,
+) -> std::result::Result<(), Errno> {
+    // SAFETY: the pointer and the length describe one initialised ip_mreqn, which is only read.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_MULTICAST_IF,
+            (&raw const *request).cast(),
+            size_of::<libc::ip_mreqn>() as libc::socklen_t,
+        )
+    };
+    Errno::result(done).map(drop)
+}

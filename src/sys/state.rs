@@ -144,6 +144,50 @@ fn lock_file(path: &Path, how: FlockArg, deadline: Deadline) -> Result<Flock<Fil
     }
 }
 
+/// A sign that a process lives: an exclusive lock on a file, gone with the process.
+#[derive(Debug)]
+pub(crate) struct Presence(#[expect(dead_code, reason = "held, not read")] Flock<File>);
+
+impl Presence {
+    /// Takes the sign; `None` where another process has it.
+    pub(crate) fn hold(path: &Path) -> Result<Option<Self>> {
+        if let Some(folder) = path.parent() {
+            make_folder(folder)?;
+        }
+        // Whoever asks `is_held` is in the way for an instant.
+        for _ in 0..5 {
+            if let Some(lock) = Self::try_lock(path, true)? {
+                return Ok(Some(Presence(lock)));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(None)
+    }
+
+    /// Whether some process has the sign.
+    pub(crate) fn is_held(path: &Path) -> bool {
+        // Taking and dropping the lock for an instant can make a `hold` elsewhere fail: shared, so
+        // that two who ask do not answer each other, and only a holder is in the way.
+        matches!(Self::try_lock(path, false), Ok(None))
+    }
+
+    fn try_lock(path: &Path, exclusive: bool) -> Result<Option<Flock<File>>> {
+        let name = path.display().to_string();
+        let mut options = OpenOptions::new();
+        options.read(true).write(exclusive).create(exclusive).truncate(false).mode(0o600);
+        let file = match options.open(path) {
+            Ok(file) => file,
+            Err(error) => return Err(Error::io("open", name, &error)),
+        };
+        let how = if exclusive { FlockArg::LockExclusiveNonblock } else { FlockArg::LockSharedNonblock };
+        match Flock::lock(file, how) {
+            Ok(lock) => Ok(Some(lock)),
+            Err((_, Errno::EWOULDBLOCK)) => Ok(None),
+            Err((_, errno)) => Err(Error::call("lock", name, errno)),
+        }
+    }
+}
+
 /// A subject as part of a file name: what could leave the folder becomes `_`.
 pub(crate) fn file_name(subject: &str) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | ':' | '-' | '_' | '%') { c } else { '_' };

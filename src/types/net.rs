@@ -231,7 +231,10 @@ impl FromStr for Endpoint {
             Some(rest) => {
                 let (addr, tail) = rest.split_once(']').ok_or_else(wrong)?;
                 let addr: std::net::Ipv6Addr = addr.parse().map_err(|_| wrong())?;
-                (IpAddr::V6(addr), if tail.is_empty() { None } else { port(tail.strip_prefix(':').ok_or_else(wrong)?)? })
+                (
+                    IpAddr::V6(addr),
+                    if tail.is_empty() { None } else { port(tail.strip_prefix(':').ok_or_else(wrong)?)? },
+                )
             }
             None => {
                 let (addr, tail) = place.split_once(':').ok_or_else(wrong)?;
@@ -301,11 +304,30 @@ mod tests {
 
     #[test]
     fn an_endpoint_reads_and_prints_in_the_same_words() {
-        for text in ["192.0.2.1", "192.0.2.1:6940", "192.0.2.1:6940%eth0", "2001:db8::1", "[2001:db8::1]:6940", "fe80::1%eth0", "[fe80::1]:6940%eth0"] {
+        for text in [
+            "192.0.2.1",
+            "192.0.2.1:6940",
+            "192.0.2.1:6940%eth0",
+            "2001:db8::1",
+            "[2001:db8::1]:6940",
+            "fe80::1%eth0",
+            "[fe80::1]:6940%eth0",
+        ] {
             assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
         }
         assert_eq!("[fe80::1%eth0]:6940".parse::<Endpoint>().unwrap().to_string(), "[fe80::1]:6940%eth0");
-        for text in ["", "n1", "192.0.2.1:", "192.0.2.1:0", "192.0.2.1:99999", "192.0.2.1%", "[2001:db8::1", "[192.0.2.1]:1", "192.0.2.1:+1", "192.0.2.1:1%a/b"] {
+        for text in [
+            "",
+            "n1",
+            "192.0.2.1:",
+            "192.0.2.1:0",
+            "192.0.2.1:99999",
+            "192.0.2.1%",
+            "[2001:db8::1",
+            "[192.0.2.1]:1",
+            "192.0.2.1:+1",
+            "192.0.2.1:1%a/b",
+        ] {
             assert!(text.parse::<Endpoint>().is_err(), "{text}");
         }
     }

@@ -215,13 +215,12 @@ impl<'a> Frame<'a> {
         let name_len = u8::try_from(self.name.len()).ok().filter(|len| (1..=63).contains(len));
         let name_len = name_len.ok_or_else(|| format!("the name '{}' does not fit a frame", self.name))?;
         let payload_len = u16::try_from(self.payload.len()).ok().filter(|len| usize::from(*len) <= MAX_PAYLOAD);
-        let payload_len =
-            payload_len.ok_or_else(|| format!("the payload has {} bytes, at most {MAX_PAYLOAD} fit", self.payload.len()))?;
+        let payload_len = payload_len
+            .ok_or_else(|| format!("the payload has {} bytes, at most {MAX_PAYLOAD} fit", self.payload.len()))?;
         let echoes = u8::try_from(self.echoes.0.len() / ECHO).map_err(|_| "too many echoes".to_owned())?;
         let signing = keys.and_then(Keys::signing);
         let mut flags = 0;
-        for (set, flag) in
-            [(self.goodbye, FLAG_GOODBYE), (self.extra, FLAG_EXTRA), (signing.is_none(), FLAG_UNSIGNED)]
+        for (set, flag) in [(self.goodbye, FLAG_GOODBYE), (self.extra, FLAG_EXTRA), (signing.is_none(), FLAG_UNSIGNED)]
         {
             if set {
                 flags |= flag;
@@ -250,7 +249,12 @@ impl<'a> Frame<'a> {
     ///
     /// # Errors
     /// Why it is not believed.
-    pub(crate) fn decode(bytes: &'a [u8], cluster: ClusterHash, keys: &Keys, unsigned_too: bool) -> Result<Self, Refused> {
+    pub(crate) fn decode(
+        bytes: &'a [u8],
+        cluster: ClusterHash,
+        keys: &Keys,
+        unsigned_too: bool,
+    ) -> Result<Self, Refused> {
         if !bytes.starts_with(&MAGIC) {
             return Err(Refused::Foreign);
         }
@@ -352,7 +356,11 @@ mod tests {
         assert_eq!(&bytes[..8], b"FOHB\x01\x02\x05\x01");
         // printf failover | sha256sum
         assert_eq!(bytes[8..16], eight("failover"));
-        assert_eq!(bytes[16..48], [[0, 0, 0, 0, 0, 0, 0, 7], [0, 0, 0, 0, 0, 0, 0, 9], [0, 0, 0, 0, 0, 0, 0, 11], [0, 0, 0, 0, 0, 0, 0, 13]].concat());
+        assert_eq!(
+            bytes[16..48],
+            [[0, 0, 0, 0, 0, 0, 0, 7], [0, 0, 0, 0, 0, 0, 0, 9], [0, 0, 0, 0, 0, 0, 0, 11], [0, 0, 0, 0, 0, 0, 0, 13]]
+                .concat()
+        );
         assert_eq!(&bytes[48..54], [2, 1, 0, 12, b'n', b'1']);
     }
 
@@ -365,7 +373,10 @@ mod tests {
         assert_eq!(refused(b"hello, is anybody there", &key(1)), Refused::Foreign);
         assert_eq!(refused(&good, &key(2)), Refused::Signature);
         assert_eq!(refused(&good, &format!("2 {}", key(1))), Refused::UnknownKey);
-        assert_eq!(Frame::decode(&good, ClusterHash::new("other"), &keys(&key(1)), false).unwrap_err(), Refused::Cluster);
+        assert_eq!(
+            Frame::decode(&good, ClusterHash::new("other"), &keys(&key(1)), false).unwrap_err(),
+            Refused::Cluster
+        );
         let mut newer = good.clone();
         newer[4] = 2;
         assert_eq!(refused(&newer, &key(1)), Refused::Version);

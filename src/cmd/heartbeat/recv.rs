@@ -1,0 +1,600 @@
+//! `heartbeat recv`: who lives?
+
+use super::{Auth, PORT, Shared, nonce_to_text, origin, receiving_sign, sending_sign, session_file};
+use crate::cli::args::flags;
+use crate::cli::stream::{self, Stream};
+use crate::cli::{Exit, Failure, Process, Verb};
+use crate::decide::heartbeat::{Beat, Echo, Event, Hearing, Settings, Stale, What};
+use crate::record::Head;
+use crate::record::heartbeat::{self, Life, Link, RECV_COLUMNS, RECV_SCHEMA, Recv, Remembered, Session};
+use crate::record::state;
+use crate::sys;
+use crate::sys::clock;
+use crate::sys::event::{Signals, Sources};
+use crate::sys::raw::Datagrams;
+use crate::sys::socket::Datagram;
+use crate::sys::state::Presence;
+use crate::types::net::Endpoint;
+use crate::types::status::Status;
+use crate::types::time::{Span, Tick, millis};
+use crate::wire::heartbeat::{ClusterHash, Frame, Keys, MAX_FRAME, PeerHash, Refused};
+use clap::{ArgMatches, Args, FromArgMatches};
+use serde_json::value::RawValue;
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub(super) const VERB: Verb = Verb {
+    name: "recv",
+    about: "Hear beats, and say when a node comes, falls silent or leaves",
+    examples: "heartbeat recv --bind 192.0.2.1 --key /etc/failover/key --follow\n\
+               heartbeat recv --bind 192.0.2.1%eth0 --bind 198.51.100.1%eth1 --key k --follow --table\n\
+               heartbeat recv --bind 0.0.0.0 --key k --expect n2,n3 --for 3s && echo all up",
+    args: flags::<Flags>,
+    schemas: &[RECV_SCHEMA],
+    columns: RECV_COLUMNS,
+    run,
+};
+
+#[derive(Args, Debug)]
+struct Flags {
+    /// Where to listen; a multicast group is joined; several make several links
+    #[arg(long, value_name = "ADDR[:PORT][%DEV]", required = true)]
+    bind: Vec<Endpoint>,
+
+    #[command(flatten)]
+    shared: Shared,
+
+    /// Nodes that should be there; without --follow the run ends when all are up
+    #[arg(long, value_name = "NODE,...", value_delimiter = ',', required_unless_present = "follow")]
+    expect: Vec<String>,
+
+    /// A silence worth a word [default: half of --dead-after]
+    #[arg(long, value_name = "D")]
+    warn_after: Option<Span>,
+
+    /// A silence on all links that means down
+    #[arg(long, value_name = "D", default_value = "3s")]
+    dead_after: Span,
+
+    /// How long an expected node may stay unheard at the start [default: twice --dead-after]
+    #[arg(long, value_name = "D")]
+    init_dead: Option<Span>,
+
+    /// Go on, and report what changes
+    #[arg(long)]
+    follow: bool,
+
+    /// End after D with the status of what was heard [default without --follow: --dead-after]
+    #[arg(long = "for", value_name = "D")]
+    duration: Option<Span>,
+
+    /// Report every beat
+    #[arg(long)]
+    beats: bool,
+
+    /// Repeat what is known of each node every D
+    #[arg(long, value_name = "D", default_value = "1s")]
+    renew: Span,
+
+    /// Remember no more nodes than N
+    #[arg(long, value_name = "N", default_value = "256")]
+    max_nodes: usize,
+}
+
+/// Refused datagrams are reported together, at most this often.
+const REFUSED_EVERY: Duration = Duration::from_secs(1);
+/// A wake that is later than this is a pause of our own.
+const PAUSE: Duration = Duration::from_millis(5);
+
+fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
+    let flags = Flags::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    for node in &flags.expect {
+        crate::types::node::check_name(node).map_err(Failure::usage)?;
+    }
+    let dead_after = flags.dead_after.0;
+    let warn_after = flags.warn_after.map_or(dead_after / 2, |span| span.0);
+    if dead_after.is_zero() || warn_after.is_zero() || warn_after > dead_after {
+        return Err(Failure::usage(
+            "--warn-after and --dead-after must be above 0s, and the first not above the second",
+        ));
+    }
+    if flags.renew.0.is_zero() {
+        return Err(Failure::usage("--renew must be above 0s"));
+    }
+    let keys = flags.shared.keys()?;
+    let sockets =
+        flags.bind.iter().map(|endpoint| Datagram::receiver(endpoint, PORT)).collect::<Result<Vec<_>, _>>()?;
+    let settings = Settings {
+        warn_after,
+        dead_after,
+        init_dead: flags.init_dead.map_or(dead_after * 2, |span| span.0),
+        expected: flags.expect.clone(),
+        max_nodes: flags.max_nodes.max(flags.expect.len()).max(1),
+    };
+    let mut receiver = Receiver::new(&flags, keys, sockets, settings, process)?;
+    receiver.begin()?;
+    let exit = receiver.follow(process);
+    receiver.stream.finish();
+    exit
+}
+
+/// Where a link of a node was last heard.
+#[derive(Clone, Copy)]
+struct Place {
+    socket: usize,
+    remote: Option<SocketAddr>,
+}
+
+struct Receiver<'a> {
+    flags: &'a Flags,
+    node: String,
+    keys: Keys,
+    cluster: ClusterHash,
+    us: PeerHash,
+    sockets: Vec<Datagram>,
+    hearing: Hearing,
+    stream: Stream,
+    /// Our session; a fresh one for each run, so that no older beat echoes it.
+    nonce: u64,
+    session: Session,
+    /// Held while we own the session: another receiver of this node only looks on.
+    sign: Option<Presence>,
+    payloads: HashMap<String, Payload>,
+    places: HashMap<(String, u8), Place>,
+    refused: BTreeMap<&'static str, u64>,
+    refused_from: Option<SocketAddr>,
+    refused_told: Option<Tick>,
+    configs_told: HashMap<String, String>,
+    lag: Duration,
+    /// What must be written to disk, and whether it could be.
+    remembered: Remembered,
+    may_keep: bool,
+}
+
+#[derive(Default)]
+struct Payload {
+    text: String,
+    records: Vec<Box<RawValue>>,
+}
+
+impl<'a> Receiver<'a> {
+    fn new(
+        flags: &'a Flags,
+        keys: Keys,
+        sockets: Vec<Datagram>,
+        settings: Settings,
+        process: &Process,
+    ) -> Result<Self, Failure> {
+        let started = clock::boot();
+        let mut hearing = Hearing::new(settings, started);
+        let sign = Presence::hold(&receiving_sign(&process.node))?;
+        let nonce = loop {
+            match sys::raw::random_u64()? {
+                0 => {}
+                nonce => break nonce,
+            }
+        };
+        let path = remembered_file(&process.node);
+        let origin = origin("heartbeat-recv", &process.node, started);
+        let remembered = match sys::state::read(&path)? {
+            None => Remembered::default(),
+            Some(bytes) => {
+                let (remembered, _) =
+                    state::read_lasting::<Remembered>(&bytes, &origin).map_err(|why| sys::Error::File {
+                        doing: "read".to_owned(),
+                        path: path.display().to_string(),
+                        why,
+                        mend: "move it away to begin anew".to_owned(),
+                    })?;
+                remembered
+            }
+        };
+        for (node, life) in &remembered.nodes {
+            hearing.remember(node, life.incarnation, life.sequence);
+        }
+        Ok(Receiver {
+            flags,
+            node: process.node.clone(),
+            keys,
+            cluster: ClusterHash::new(&flags.shared.cluster),
+            us: PeerHash::new(&process.node),
+            sockets,
+            hearing,
+            stream: Stream::new(&process.node, process.form),
+            nonce,
+            session: Session { nonce: nonce_to_text(nonce), heard: BTreeMap::new() },
+            sign,
+            payloads: HashMap::new(),
+            places: HashMap::new(),
+            refused: BTreeMap::new(),
+            refused_from: None,
+            refused_told: None,
+            configs_told: HashMap::new(),
+            lag: Duration::ZERO,
+            remembered,
+            may_keep: true,
+        })
+    }
+
+    /// Tells our sender the session; without the sign we look on with the session of the other.
+    fn begin(&mut self) -> Result<(), Failure> {
+        if self.sign.is_some() {
+            self.write_session()?;
+        } else if let Some(session) = super::read_session(&self.node) {
+            self.nonce = super::nonce_from_text(&session.nonce).unwrap_or(self.nonce);
+        }
+        Ok(())
+    }
+
+    fn write_session(&self) -> Result<(), Failure> {
+        let bytes =
+            state::write(&origin("heartbeat-session", &self.node, clock::boot()), &self.session).unwrap_or_default();
+        Ok(sys::state::replace(&session_file(&self.node), &bytes)?)
+    }
+
+    fn follow(&mut self, process: &mut Process) -> Result<Exit, Failure> {
+        let mut signals = Signals::catch()?;
+        let mut datagrams = Datagrams::new(256, MAX_FRAME + 1);
+        let end = match (self.flags.duration, self.flags.follow) {
+            (Some(span), _) => Some(clock::boot().after(span.0)),
+            (None, false) => Some(clock::boot().after(self.flags.dead_after.0)),
+            (None, true) => process.stream_deadline().map(|deadline| deadline.tick()),
+        };
+        let mut renew = clock::boot().after(self.flags.renew.0);
+        let sign = sending_sign(&self.node);
+        let mut look_for_sender = clock::boot();
+        loop {
+            let now = clock::boot();
+            if now >= look_for_sender {
+                // Asked again and again, since a sender may start later than we did.
+                self.hearing.set_mutual(Presence::is_held(&sign));
+                look_for_sender = now.after(Duration::from_millis(200));
+            }
+            if !self.flags.follow && self.all_up() {
+                return Ok(Exit::Yes);
+            }
+            if end.is_some_and(|end| now >= end) {
+                return Ok(self.conclusion(process));
+            }
+            let planned = [Some(renew), end, self.hearing.next_deadline(), self.refused_due(), Some(look_for_sender)];
+            let deadline = planned.into_iter().flatten().min();
+            let mut sources = Sources::default();
+            let signal = sources.readable(signals.as_fd());
+            let slots: Vec<_> = self.sockets.iter().map(|socket| sources.readable(socket.as_fd())).collect();
+            let out = if self.stream.is_waiting() {
+                sources.writable(self.stream.as_fd())
+            } else {
+                sources.gone(self.stream.as_fd())
+            };
+            sources.wait(deadline)?;
+            let (signal, out) = (sources.is_ready(signal), sources.is_ready(out));
+            let ready: Vec<bool> = slots.into_iter().map(|slot| sources.is_ready(slot)).collect();
+            let now = clock::boot();
+            self.lag = deadline.map_or(Duration::ZERO, |deadline| now.since(deadline));
+            if out {
+                if !self.stream.is_waiting() {
+                    return self.reader_left();
+                }
+                self.stream.write_some()?;
+            }
+            for (idx, _) in ready.iter().enumerate().filter(|(_, ready)| **ready) {
+                self.receive(idx, &mut datagrams, now)?;
+            }
+            // Everything queued is heard before silence is judged.
+            let paused = if self.lag > PAUSE { self.lag } else { Duration::ZERO };
+            let events = self.hearing.judge(now, paused);
+            self.tell(events)?;
+            self.forget_sessions(now)?;
+            self.tell_refused(now)?;
+            if now >= renew {
+                renew = now.after(self.flags.renew.0);
+                self.renew()?;
+            }
+            if signal && let Some(signal) = signals.next() {
+                self.keep();
+                self.stream.finish();
+                signals.die(signal);
+                return Ok(self.conclusion(process));
+            }
+        }
+    }
+
+    /// Takes everything that is queued on one socket.
+    fn receive(&mut self, idx: usize, datagrams: &mut Datagrams, now: Tick) -> Result<(), Failure> {
+        // Bounded, so that a flood on one link does not keep the others and the clock waiting.
+        const ROUNDS: usize = 64;
+        for _ in 0..ROUNDS {
+            let got = match datagrams.receive(self.sockets[idx].as_fd()) {
+                Ok(got) => got,
+                // An ICMP error, or the interface went down: the socket goes on.
+                Err(_) => return Ok(()),
+            };
+            for (bytes, from) in datagrams.iter() {
+                self.take(idx, bytes, from, now)?;
+            }
+            if got < 256 {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, socket: usize, bytes: &[u8], from: Option<SocketAddr>, now: Tick) -> Result<(), Failure> {
+        let unsigned_too = self.flags.shared.auth != Auth::Enforce;
+        // Read into parts that do not borrow from us: the cluster, the keys and the node stay put.
+        let frame = match Frame::decode(bytes, self.cluster, &self.keys, unsigned_too) {
+            Ok(frame) => frame,
+            Err(refused) => {
+                self.refuse(Refused::slug(refused), from);
+                return Ok(());
+            }
+        };
+        if frame.name == self.node {
+            return Ok(());
+        }
+        let echo = match frame.echoes.of(self.us) {
+            Some(nonce) if nonce == self.nonce => Echo::Ours,
+            Some(_) => Echo::Older,
+            None => Echo::None,
+        };
+        let beat = Beat {
+            node: frame.name,
+            link: frame.link,
+            incarnation: frame.incarnation,
+            sequence: frame.sequence,
+            echo,
+            goodbye: frame.goodbye,
+        };
+        let events = match self.hearing.hear(&beat, now) {
+            Ok(events) => events,
+            Err(stale) => {
+                self.refuse(Stale::slug(stale), from);
+                return Ok(());
+            }
+        };
+        self.note_session(frame.name, frame.nonce)?;
+        let place = Place { socket, remote: from };
+        match self.places.get_mut(&(frame.name.to_owned(), frame.link)) {
+            Some(known) => *known = place,
+            None => drop(self.places.insert((frame.name.to_owned(), frame.link), place)),
+        }
+        let news = self.note_payload(frame.name, frame.payload, from, now);
+        let told = !events.is_empty();
+        self.tell(events)?;
+        if news && !told {
+            self.record(frame.name, "payload", None, false)?;
+        }
+        if self.flags.beats {
+            self.record(frame.name, "beat", None, false)?;
+        }
+        if news {
+            self.compare_configs(frame.name)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the nonce to echo; it changes only when the peer's receiver starts anew.
+    fn note_session(&mut self, node: &str, nonce: u64) -> Result<(), Failure> {
+        let text = nonce_to_text(nonce);
+        if nonce == 0 || self.session.heard.get(node) == Some(&text) {
+            return Ok(());
+        }
+        self.session.heard.insert(node.to_owned(), text);
+        if self.sign.is_some() { self.write_session() } else { Ok(()) }
+    }
+
+    /// Echoes no longer whom we no longer hear: it must learn that.
+    fn forget_sessions(&mut self, now: Tick) -> Result<(), Failure> {
+        let before = self.session.heard.len();
+        let hearing = &self.hearing;
+        self.session.heard.retain(|node, _| hearing.is_heard(node, now));
+        if before != self.session.heard.len() && self.sign.is_some() { self.write_session() } else { Ok(()) }
+    }
+
+    /// Keeps what a node says; whether it is news.
+    fn note_payload(&mut self, node: &str, text: &str, from: Option<SocketAddr>, now: Tick) -> bool {
+        let known = self.payloads.entry(node.to_owned()).or_default();
+        let news = !heartbeat::same_content(&known.text, text);
+        match heartbeat::arrived(text, now) {
+            Ok(records) => {
+                known.records = records;
+                known.text.clear();
+                known.text.push_str(text);
+                news
+            }
+            Err(_) => {
+                self.refuse("payload", from);
+                false
+            }
+        }
+    }
+
+    /// Says so when two nodes run the same cluster IP from different configurations.
+    fn compare_configs(&mut self, node: &str) -> Result<(), Failure> {
+        let config = |name: &str| self.payloads.get(name).and_then(|payload| heartbeat::config_of(&payload.records));
+        let Some((subject, own)) = config(node) else { return Ok(()) };
+        let other = self.hearing.peers().map(|(name, _)| name).find_map(|name| {
+            let (theirs, digest) = config(name)?;
+            (theirs == subject && digest != own).then(|| name.to_owned())
+        });
+        match other {
+            Some(other) if self.configs_told.get(node) != Some(&own) => {
+                self.configs_told.insert(node.to_owned(), own);
+                let reason = format!("{subject}: {node} and {other} run different configurations");
+                self.record(node, "config-differs", Some(reason), false)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn refuse(&mut self, slug: &'static str, from: Option<SocketAddr>) {
+        *self.refused.entry(slug).or_default() += 1;
+        self.refused_from = from;
+    }
+
+    fn refused_due(&self) -> Option<Tick> {
+        if self.refused.is_empty() {
+            return None;
+        }
+        Some(self.refused_told.map_or(Tick::default(), |told| told.after(REFUSED_EVERY)))
+    }
+
+    fn tell_refused(&mut self, now: Tick) -> Result<(), Failure> {
+        if self.refused_due().is_none_or(|due| now < due) {
+            return Ok(());
+        }
+        self.refused_told = Some(now);
+        let refused = std::mem::take(&mut self.refused);
+        let from = self.refused_from.map_or_else(String::new, |from| format!("the last came from {from}"));
+        let body = Recv {
+            event: "refused",
+            cluster: &self.flags.shared.cluster,
+            incarnation: None,
+            sequence: None,
+            hears_us: None,
+            links: Vec::new(),
+            lag_ms: millis(self.lag),
+            reason: Some(from),
+            refused,
+            view: view(&self.hearing),
+            payload: &[],
+        };
+        self.stream.record(Head::new("heartbeat.recv"), &body)
+    }
+
+    fn tell(&mut self, events: Vec<Event>) -> Result<(), Failure> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        let verdict =
+            events.iter().any(|event| matches!(event.what, What::Up | What::Down | What::Restart | What::Goodbye));
+        for Event { node, what } in events {
+            let reason = self.hearing.peer(&node).and_then(|peer| heartbeat::reason(&what, peer, &node));
+            self.record(&node, heartbeat::event(&what), reason, false)?;
+        }
+        if verdict {
+            self.keep();
+        }
+        Ok(())
+    }
+
+    fn renew(&mut self) -> Result<(), Failure> {
+        if !self.flags.follow {
+            return Ok(());
+        }
+        let known: Vec<(String, Status)> =
+            self.hearing.peers().map(|(name, peer)| (name.to_owned(), peer.status)).collect();
+        for (name, status) in known {
+            // A remembered node that nobody expects and nobody has heard is not worth a line.
+            if status != Status::Unknown || self.flags.expect.contains(&name) {
+                let word = match status {
+                    Status::Up => "up",
+                    Status::Down => "down",
+                    Status::Unknown => "late",
+                };
+                self.record(&name, word, None, true)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, node: &str, event: &str, reason: Option<String>, renewal: bool) -> Result<(), Failure> {
+        let Some(peer) = self.hearing.peer(node) else { return Ok(()) };
+        let mut head = Head::new("heartbeat.recv").about(node);
+        head.status = Some(peer.status);
+        head.renewal = renewal;
+        // Long enough for two renewals to be lost, so that only a stopped chain expires.
+        let valid = (self.flags.renew.0 * 3).max(self.flags.dead_after.0);
+        head.valid_for_ms = Some(millis(valid));
+        head.received_ms = Some(clock::boot().as_ms());
+        let links = peer
+            .links
+            .iter()
+            .map(|(number, link)| {
+                let place = self.places.get(&(node.to_owned(), *number));
+                let local =
+                    place.and_then(|place| self.sockets.get(place.socket)).map(|socket| socket.name().to_owned());
+                Link::new(*number, link, local, place.and_then(|place| place.remote).map(|remote| remote.to_string()))
+            })
+            .collect();
+        let known = peer.incarnation > 0;
+        let body = Recv {
+            event,
+            cluster: &self.flags.shared.cluster,
+            incarnation: known.then_some(peer.incarnation),
+            sequence: known.then_some(peer.sequence),
+            hears_us: Some(peer.hears_us),
+            links,
+            lag_ms: millis(self.lag),
+            reason,
+            refused: BTreeMap::new(),
+            view: view(&self.hearing),
+            payload: self.payloads.get(node).map_or(&[], |payload| &payload.records),
+        };
+        self.stream.record(head, &body)
+    }
+
+    fn reader_left(&mut self) -> Result<Exit, Failure> {
+        self.keep();
+        Err(stream::reader_left())
+    }
+
+    fn all_up(&self) -> bool {
+        self.flags.expect.iter().all(|node| self.hearing.peer(node).is_some_and(|peer| peer.status == Status::Up))
+    }
+
+    /// The answer: all expected are up, one is down, or one was never heard.
+    fn conclusion(&self, process: &Process) -> Exit {
+        let mut exit = Exit::Yes;
+        for node in &self.flags.expect {
+            exit = exit.and(match self.hearing.peer(node).map(|peer| peer.status) {
+                Some(Status::Up) => Exit::Yes,
+                Some(Status::Down) => Exit::No,
+                _ => {
+                    let port = self.sockets.first().and_then(Datagram::local).map_or(PORT, |local| local.port());
+                    process.complain(&format!(
+                        "never heard {node} on UDP port {port} (is it sending, and is the port open? nft add rule inet filter input udp dport {port} accept; or firewall-cmd --add-port={port}/udp)"
+                    ));
+                    Exit::Undecided
+                }
+            });
+        }
+        exit
+    }
+
+    /// Writes the lives that were heard; a stream does so on a change of verdict only.
+    fn keep(&mut self) {
+        let nodes = self
+            .hearing
+            .peers()
+            .filter(|(_, peer)| peer.incarnation > 0)
+            .map(|(name, peer)| (name.to_owned(), Life { incarnation: peer.incarnation, sequence: peer.sequence }))
+            .collect();
+        let now = Remembered { nodes };
+        if now == self.remembered || !self.may_keep || self.sign.is_none() {
+            return;
+        }
+        let bytes = state::write(&origin("heartbeat-recv", &self.node, clock::boot()), &now).unwrap_or_default();
+        match sys::state::replace(&remembered_file(&self.node), &bytes) {
+            Ok(()) => self.remembered = now,
+            Err(error) => {
+                self.may_keep = false;
+                crate::cli::complain(
+                    "heartbeat recv",
+                    &format!("{error}; after a restart old beats are refused by the echo alone"),
+                );
+            }
+        }
+    }
+}
+
+/// What is heard of each node, as it travels to those who count votes.
+fn view(hearing: &Hearing) -> BTreeMap<&str, &'static str> {
+    hearing.peers().map(|(name, peer)| (name, peer.status.as_str())).collect()
+}
+
+fn remembered_file(node: &str) -> PathBuf {
+    sys::state::lasting_folder().join(format!("heartbeat-recv-{node}.json"))
+}

@@ -1,0 +1,141 @@
+//! UDP sockets bound to an address, a port and an interface.
+
+use super::{Error, Result, raw};
+use crate::types::net::Endpoint;
+use nix::errno::Errno;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// Room for what comes while a receiver is not scheduled: 100,000 small frames are 4 to 5 ms a MiB.
+const RECEIVE_BUFFER: usize = 8 << 20;
+
+/// A socket for datagrams, never blocking.
+#[derive(Debug)]
+pub(crate) struct Datagram {
+    socket: Socket,
+    /// Where it sends; none for a receiver.
+    to: Option<SocketAddr>,
+    name: String,
+}
+
+impl Datagram {
+    /// Opens a receiver; a multicast address is joined.
+    pub(crate) fn receiver(endpoint: &Endpoint, default_port: u16) -> Result<Self> {
+        let (socket, address) = open(endpoint, default_port, "listen on")?;
+        let name = endpoint.to_string();
+        let failed = |error: std::io::Error| Error::io("listen on", &name, &error);
+        if endpoint.addr.is_multicast() {
+            // Several programs of one host may hear one group.
+            socket.set_reuse_address(true).map_err(failed)?;
+        }
+        socket.bind(&SockAddr::from(address)).map_err(failed)?;
+        // The larger size is for root alone; the plain one is cut to the system's limit.
+        if nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
+            socket.set_recv_buffer_size(RECEIVE_BUFFER).map_err(failed)?;
+        }
+        let ifindex = index(endpoint, "listen on")?;
+        match endpoint.addr {
+            IpAddr::V4(group) if group.is_multicast() => {
+                let by = ifindex.map_or(
+                    socket2::InterfaceIndexOrAddress::Address(std::net::Ipv4Addr::UNSPECIFIED),
+                    socket2::InterfaceIndexOrAddress::Index,
+                );
+                socket.join_multicast_v4_n(&group, &by).map_err(failed)?;
+            }
+            IpAddr::V6(group) if group.is_multicast() => {
+                socket.join_multicast_v6(&group, ifindex.unwrap_or(0)).map_err(failed)?;
+            }
+            _ => {}
+        }
+        Ok(Datagram { socket, to: None, name })
+    }
+
+    /// Opens a sender.
+    pub(crate) fn sender(endpoint: &Endpoint, default_port: u16) -> Result<Self> {
+        let (socket, address) = open(endpoint, default_port, "send to")?;
+        let name = endpoint.to_string();
+        let failed = |error: std::io::Error| Error::io("send to", &name, &error);
+        if endpoint.addr.is_multicast() {
+            let ifindex = index(endpoint, "send to")?;
+            if endpoint.addr.is_ipv4() {
+                socket.set_multicast_ttl_v4(1).map_err(failed)?;
+                if let Some(ifindex) = ifindex {
+                    let request = libc::ip_mreqn {
+                        imr_multiaddr: libc::in_addr { s_addr: 0 },
+                        imr_address: libc::in_addr { s_addr: 0 },
+                        imr_ifindex: i32::try_from(ifindex).unwrap_or(0),
+                    };
+                    raw::set_multicast_interface(socket.as_fd(), &request)
+                        .map_err(|errno| Error::call("send to", &name, errno))?;
+                }
+            } else if let Some(ifindex) = ifindex {
+                socket.set_multicast_if_v6(ifindex).map_err(failed)?;
+            }
+        }
+        Ok(Datagram { socket, to: Some(address), name })
+    }
+
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// The endpoint as the user wrote it.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Sends one datagram.
+    ///
+    /// An ICMP error that an earlier one caused is reported by the kernel at this one: it is
+    /// dropped and the datagram sent again.
+    pub(crate) fn send(&self, bytes: &[u8]) -> std::result::Result<(), Errno> {
+        let Some(to) = self.to else { return Err(Errno::EDESTADDRREQ) };
+        let to = SockAddr::from(to);
+        let mut tries = 2;
+        loop {
+            match self.socket.send_to(bytes, &to) {
+                Ok(_) => return Ok(()),
+                Err(error) => match Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)) {
+                    Errno::EINTR => {}
+                    Errno::ECONNREFUSED if tries > 0 => tries -= 1,
+                    errno => return Err(errno),
+                },
+            }
+        }
+    }
+
+    /// The address that it is bound to.
+    pub(crate) fn local(&self) -> Option<SocketAddr> {
+        self.socket.local_addr().ok().and_then(|address| address.as_socket())
+    }
+}
+
+fn index(endpoint: &Endpoint, doing: &'static str) -> Result<Option<u32>> {
+    let index = |dev: &String| {
+        nix::net::if_::if_nametoindex(dev.as_str()).map_err(|_| Error::no_interface(doing, endpoint.to_string()))
+    };
+    endpoint.dev.as_ref().map(index).transpose()
+}
+
+fn open(endpoint: &Endpoint, default_port: u16, doing: &'static str) -> Result<(Socket, SocketAddr)> {
+    let name = endpoint.to_string();
+    let failed = |error: std::io::Error| Error::io(doing, &name, &error);
+    let port = endpoint.port.unwrap_or(default_port);
+    let ifindex = index(endpoint, doing)?;
+    let (domain, address) = match endpoint.addr {
+        IpAddr::V4(addr) => (Domain::IPV4, SocketAddr::from((addr, port))),
+        // Link-local addresses mean something on one interface only.
+        IpAddr::V6(addr) => (Domain::IPV6, SocketAddrV6::new(addr, port, 0, ifindex.unwrap_or(0)).into()),
+    };
+    let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP)).map_err(failed)?;
+    socket.set_nonblocking(true).map_err(failed)?;
+    if domain == Domain::IPV6 {
+        socket.set_only_v6(true).map_err(failed)?;
+    }
+    if let Some(dev) = &endpoint.dev {
+        // Without it a link slips to another interface when its own dies.
+        socket.bind_device(Some(dev.as_bytes())).map_err(failed)?;
+    }
+    Ok((socket, address))
+}
