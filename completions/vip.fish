@@ -29,6 +29,12 @@ complete -c vip -n "__fish_vip_needs_command" -s V -l version -d 'Print version'
 complete -c vip -n "__fish_vip_needs_command" -f -a "show" -d 'Show addresses, as the kernel has them'
 complete -c vip -n "__fish_vip_needs_command" -f -a "add" -d 'Add addresses; one that is there already is left as it is'
 complete -c vip -n "__fish_vip_needs_command" -f -a "del" -d 'Take addresses away; one that is not there is no failure'
+complete -c vip -n "__fish_vip_needs_command" -f -a "arp" -d 'Announce addresses: gratuitous ARP, unsolicited neighbour advertisements'
+complete -c vip -n "__fish_vip_needs_command" -f -a "who" -d 'Ask the wire who has an address, and list every MAC that claims it'
+complete -c vip -n "__fish_vip_needs_command" -f -a "dad" -d 'Look for duplicates of an address without claiming it'
+complete -c vip -n "__fish_vip_needs_command" -f -a "peers" -d 'List the TCP peers that are connected to an address'
+complete -c vip -n "__fish_vip_needs_command" -f -a "tickle" -d 'After a take-over, make each TCP peer notice at once'
+complete -c vip -n "__fish_vip_needs_command" -f -a "watch" -d 'Report changes of links and addresses as they happen'
 complete -c vip -n "__fish_vip_using_subcommand show" -l dev -d 'Only on this interface' -r
 complete -c vip -n "__fish_vip_using_subcommand show" -l node -d 'Call this node NAME in records [default: $FAILOVER_NODE, else the host name]' -r
 complete -c vip -n "__fish_vip_using_subcommand show" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
@@ -41,7 +47,10 @@ complete -c vip -n "__fish_vip_using_subcommand add" -l dev -d 'The interface, b
 complete -c vip -n "__fish_vip_using_subcommand add" -l label -d 'IPv4 label, as in eth0:vip' -r
 complete -c vip -n "__fish_vip_using_subcommand add" -l lifetime -d 'The kernel itself removes it after D unless it is renewed: whole seconds, at least 2' -r
 complete -c vip -n "__fish_vip_using_subcommand add" -l dad -d 'Look for duplicates first [default: off for IPv4, kernel for IPv6]' -r -f -a "off\t'Not at all'
+fast\t'Ask the wire three times within 0.45 s'
+full\t'As long as RFC 5227 wants: 4 to 7 s'
 kernel\t'IPv6: the kernel does, and the run waits for its verdict'"
+complete -c vip -n "__fish_vip_using_subcommand add" -l announce -d 'Announce each added address N times, 200ms apart' -r
 complete -c vip -n "__fish_vip_using_subcommand add" -l node -d 'Call this node NAME in records [default: $FAILOVER_NODE, else the host name]' -r
 complete -c vip -n "__fish_vip_using_subcommand add" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c vip -n "__fish_vip_using_subcommand add" -l noprefixroute -d 'Add no route to the prefix'
@@ -58,9 +67,65 @@ complete -c vip -n "__fish_vip_using_subcommand del" -l node -d 'Call this node 
 complete -c vip -n "__fish_vip_using_subcommand del" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c vip -n "__fish_vip_using_subcommand del" -l mine -d 'Everything that these commands have added, and nothing else'
 complete -c vip -n "__fish_vip_using_subcommand del" -l with-secondaries -d 'Take along the secondaries that the kernel removes with the first address of a subnet'
+complete -c vip -n "__fish_vip_using_subcommand del" -l kill-connections -d 'End the TCP connections of the address: both ends learn it at once'
 complete -c vip -n "__fish_vip_using_subcommand del" -l dry-run -d 'Print the exact changes as records and make none'
 complete -c vip -n "__fish_vip_using_subcommand del" -l explain -d 'Print the exact changes in the records of a real run too'
 complete -c vip -n "__fish_vip_using_subcommand del" -s t -l table -d 'Print a table for a person instead of JSON'
 complete -c vip -n "__fish_vip_using_subcommand del" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
 complete -c vip -n "__fish_vip_using_subcommand del" -s h -l help -d 'Print help'
 complete -c vip -n "__fish_vip_using_subcommand del" -s V -l version -d 'Print version'
+complete -c vip -n "__fish_vip_using_subcommand arp" -l dev -d 'The interface [default: the one that carries it, or whose network fits]' -r
+complete -c vip -n "__fish_vip_using_subcommand arp" -l count -d 'Say it N times' -r
+complete -c vip -n "__fish_vip_using_subcommand arp" -l interval -d 'Time from one round to the next' -r
+complete -c vip -n "__fish_vip_using_subcommand arp" -l rate -d 'Send no more than N frames a second' -r
+complete -c vip -n "__fish_vip_using_subcommand arp" -l refresh -d 'Go on, and say it again every D' -r
+complete -c vip -n "__fish_vip_using_subcommand arp" -l mac -d 'The MAC to announce [default: the interface\'s]' -r
+complete -c vip -n "__fish_vip_using_subcommand arp" -l vmac -d 'Announce the virtual router MAC of this VRID' -r
+complete -c vip -n "__fish_vip_using_subcommand arp" -l target -d 'Tell this neighbour alone' -r
+complete -c vip -n "__fish_vip_using_subcommand arp" -l form -d 'IPv4: which form; some gear obeys only one' -r -f -a "request\t'A question from and for the address itself (RFC 5227)'
+reply\t'An answer that nobody asked for'
+both\t'Each in turn'"
+complete -c vip -n "__fish_vip_using_subcommand arp" -l node -d 'Call this node NAME in records [default: $FAILOVER_NODE, else the host name]' -r
+complete -c vip -n "__fish_vip_using_subcommand arp" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
+complete -c vip -n "__fish_vip_using_subcommand arp" -s t -l table -d 'Print a table for a person instead of JSON'
+complete -c vip -n "__fish_vip_using_subcommand arp" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
+complete -c vip -n "__fish_vip_using_subcommand arp" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c vip -n "__fish_vip_using_subcommand arp" -s V -l version -d 'Print version'
+complete -c vip -n "__fish_vip_using_subcommand who" -l dev -d 'The interface [default: the one that carries it, or whose network fits]' -r
+complete -c vip -n "__fish_vip_using_subcommand who" -l for -d 'How long to listen for answers' -r
+complete -c vip -n "__fish_vip_using_subcommand who" -l node -d 'Call this node NAME in records [default: $FAILOVER_NODE, else the host name]' -r
+complete -c vip -n "__fish_vip_using_subcommand who" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
+complete -c vip -n "__fish_vip_using_subcommand who" -s t -l table -d 'Print a table for a person instead of JSON'
+complete -c vip -n "__fish_vip_using_subcommand who" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
+complete -c vip -n "__fish_vip_using_subcommand who" -s h -l help -d 'Print help'
+complete -c vip -n "__fish_vip_using_subcommand who" -s V -l version -d 'Print version'
+complete -c vip -n "__fish_vip_using_subcommand dad" -l dev -d 'The interface [default: the one whose network fits]' -r
+complete -c vip -n "__fish_vip_using_subcommand dad" -l profile -d 'How thoroughly' -r -f -a "fast\t'A verdict after 0.45 s'
+full\t'A verdict after 4 to 7 s, as RFC 5227 has it'"
+complete -c vip -n "__fish_vip_using_subcommand dad" -l node -d 'Call this node NAME in records [default: $FAILOVER_NODE, else the host name]' -r
+complete -c vip -n "__fish_vip_using_subcommand dad" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
+complete -c vip -n "__fish_vip_using_subcommand dad" -s t -l table -d 'Print a table for a person instead of JSON'
+complete -c vip -n "__fish_vip_using_subcommand dad" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
+complete -c vip -n "__fish_vip_using_subcommand dad" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c vip -n "__fish_vip_using_subcommand dad" -s V -l version -d 'Print version'
+complete -c vip -n "__fish_vip_using_subcommand peers" -l node -d 'Call this node NAME in records [default: $FAILOVER_NODE, else the host name]' -r
+complete -c vip -n "__fish_vip_using_subcommand peers" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
+complete -c vip -n "__fish_vip_using_subcommand peers" -s t -l table -d 'Print a table for a person instead of JSON'
+complete -c vip -n "__fish_vip_using_subcommand peers" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
+complete -c vip -n "__fish_vip_using_subcommand peers" -s h -l help -d 'Print help'
+complete -c vip -n "__fish_vip_using_subcommand peers" -s V -l version -d 'Print version'
+complete -c vip -n "__fish_vip_using_subcommand tickle" -l peers -d 'The peers that the old owner had: vip.peer records or lines of ss -Hnt (\'-\': standard input)' -r
+complete -c vip -n "__fish_vip_using_subcommand tickle" -l node -d 'Call this node NAME in records [default: $FAILOVER_NODE, else the host name]' -r
+complete -c vip -n "__fish_vip_using_subcommand tickle" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
+complete -c vip -n "__fish_vip_using_subcommand tickle" -s t -l table -d 'Print a table for a person instead of JSON'
+complete -c vip -n "__fish_vip_using_subcommand tickle" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
+complete -c vip -n "__fish_vip_using_subcommand tickle" -s h -l help -d 'Print help'
+complete -c vip -n "__fish_vip_using_subcommand tickle" -s V -l version -d 'Print version'
+complete -c vip -n "__fish_vip_using_subcommand watch" -l dev -d 'Only this interface' -r
+complete -c vip -n "__fish_vip_using_subcommand watch" -l node -d 'Call this node NAME in records [default: $FAILOVER_NODE, else the host name]' -r
+complete -c vip -n "__fish_vip_using_subcommand watch" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
+complete -c vip -n "__fish_vip_using_subcommand watch" -l mine -d 'Only addresses that these commands have added'
+complete -c vip -n "__fish_vip_using_subcommand watch" -s t -l table -d 'Print a table for a person instead of JSON'
+complete -c vip -n "__fish_vip_using_subcommand watch" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
+complete -c vip -n "__fish_vip_using_subcommand watch" -s h -l help -d 'Print help'
+complete -c vip -n "__fish_vip_using_subcommand watch" -s V -l version -d 'Print version'

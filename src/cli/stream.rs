@@ -6,7 +6,10 @@ use super::out::{Form, write_failed};
 use super::table;
 use crate::record::envelope::{self, Head};
 use crate::sys::clock;
+use crate::sys::event::{Signals, Sources};
+use crate::types::time::Tick;
 use nix::errno::Errno;
+use nix::sys::signal::Signal;
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -131,7 +134,7 @@ impl Stream {
     }
 
     fn is_writable(&self) -> bool {
-        let mut sources = crate::sys::event::Sources::default();
+        let mut sources = Sources::default();
         let slot = sources.writable(self.stdout.as_fd());
         sources.wait(Some(clock::boot())).is_ok() && sources.is_ready(slot)
     }
@@ -144,13 +147,80 @@ impl Stream {
                 return;
             }
             if self.is_waiting() {
-                let mut sources = crate::sys::event::Sources::default();
+                let mut sources = Sources::default();
                 sources.writable(self.stdout.as_fd());
                 if !sources.wait(Some(deadline)).unwrap_or(false) {
                     return;
                 }
             }
         }
+    }
+}
+
+/// What ended a wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Woken {
+    /// TERM, INT or HUP came: give back what is held, then `Pump::die`.
+    Signal(Signal),
+    /// Which of the descriptors can be read; none of them at the deadline.
+    Ready(Vec<bool>),
+}
+
+/// The heart of a streaming verb: its output, its signals, and whatever it listens to.
+pub(crate) struct Pump {
+    pub(crate) stream: Stream,
+    signals: Signals,
+}
+
+impl std::fmt::Debug for Pump {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.stream.fmt(f)
+    }
+}
+
+impl Pump {
+    /// Catches the signals; call it before anything is held that a signal must give back.
+    pub(crate) fn new(host: &str, form: Form) -> Result<Self, Failure> {
+        Ok(Pump { signals: Signals::catch()?, stream: Stream::new(host, form) })
+    }
+
+    /// Waits for the first of `fds`, a signal or the deadline, and writes meanwhile.
+    ///
+    /// # Errors
+    /// `reader_left` when nobody reads any more, or an error on standard output.
+    pub(crate) fn wait(&mut self, fds: &[BorrowedFd<'_>], deadline: Option<Tick>) -> Result<Woken, Failure> {
+        loop {
+            let (signal, out, ready) = {
+                let mut sources = Sources::default();
+                let signal = sources.readable(self.signals.as_fd());
+                let waiting = self.stream.is_waiting();
+                let out =
+                    if waiting { sources.writable(self.stream.as_fd()) } else { sources.gone(self.stream.as_fd()) };
+                let slots: Vec<_> = fds.iter().map(|fd| sources.readable(*fd)).collect();
+                sources.wait(deadline)?;
+                let ready: Vec<bool> = slots.into_iter().map(|slot| sources.is_ready(slot)).collect();
+                (sources.is_ready(signal), sources.is_ready(out), ready)
+            };
+            if out && !self.stream.is_waiting() {
+                return Err(reader_left());
+            }
+            if out {
+                self.stream.write_some()?;
+            }
+            if signal && let Some(signal) = self.signals.next() {
+                return Ok(Woken::Signal(signal));
+            }
+            if !out || ready.contains(&true) {
+                return Ok(Woken::Ready(ready));
+            }
+        }
+    }
+
+    /// Ends the run by `signal` itself, after everything that waits was written.
+    pub(crate) fn die(&mut self, signal: Signal) -> Exit {
+        self.stream.finish();
+        self.signals.die(signal);
+        Exit::Yes
     }
 }
 

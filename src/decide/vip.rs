@@ -1,7 +1,9 @@
 //! Virtual addresses: which interface, what to change, what would go along.
 
+use crate::types::draw::Draw;
 use crate::types::link::{Address, AddressFlags, Link};
 use crate::types::net::Prefix;
+use std::time::Duration;
 
 /// Why no single interface can be named.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,6 +127,45 @@ pub(crate) fn would_be_primary(addresses: &[Address], wanted: &Address) -> bool 
         })
 }
 
+/// How thoroughly duplicates are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// Three questions within 0.3 s; a verdict after 0.45 s. RFC 5227 §2.1 wants the long form on
+    /// links of unknown delay; this is for a LAN whose delay is known.
+    Fast,
+    /// RFC 5227 §1.1: three questions 1 to 2 s apart after up to 1 s, and 2 s for the last answer.
+    Full,
+}
+
+/// When to ask, counted from the start, and when the answer is final.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Schedule {
+    pub(crate) asks: Vec<Duration>,
+    pub(crate) end: Duration,
+}
+
+/// The times of a search for duplicates; chance is handed in.
+pub(crate) fn schedule(profile: Profile, draw: &mut Draw) -> Schedule {
+    let ms = Duration::from_millis;
+    match profile {
+        Profile::Fast => Schedule { asks: vec![ms(0), ms(150), ms(300)], end: ms(450) },
+        Profile::Full => {
+            // PROBE_WAIT, PROBE_NUM 3, PROBE_MIN to PROBE_MAX, ANNOUNCE_WAIT.
+            let first = ms(draw.below(1000));
+            let second = first + ms(1000 + draw.below(1000));
+            let third = second + ms(1000 + draw.below(1000));
+            Schedule { asks: vec![first, second, third], end: third + ms(2000) }
+        }
+    }
+}
+
+/// `count` questions, `interval` apart, and `rest` for the last answer.
+pub(crate) fn evenly(count: u32, interval: Duration, rest: Duration) -> Schedule {
+    let asks: Vec<Duration> = (0..count).map(|n| interval * n).collect();
+    let end = asks.last().copied().unwrap_or_default() + rest;
+    Schedule { asks, end }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -217,6 +258,19 @@ mod tests {
         assert!(along(0, true).is_empty());
         assert!(along(1, false).is_empty());
         assert!(along(2, false).is_empty());
+    }
+
+    #[test]
+    fn a_full_search_takes_as_long_as_rfc_5227_says() {
+        let ms = Duration::from_millis;
+        for seed in 0..1000 {
+            let Schedule { asks, end } = schedule(Profile::Full, &mut Draw::new(seed));
+            assert_eq!(asks.len(), 3);
+            assert!(asks[0] < ms(1000));
+            assert!(asks.windows(2).all(|pair| (ms(1000)..ms(2000)).contains(&(pair[1] - pair[0]))));
+            assert_eq!(end - asks[2], ms(2000));
+        }
+        assert_eq!(evenly(3, ms(200), ms(500)), Schedule { asks: vec![ms(0), ms(200), ms(400)], end: ms(900) });
     }
 
     #[test]

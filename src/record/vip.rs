@@ -9,10 +9,18 @@ use serde::Serialize;
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Show {
-    pub(crate) prefix_len: u8,
     /// The interface that carries it
     pub(crate) dev: String,
     pub(crate) ifindex: u32,
+    #[serde(flatten)]
+    pub(crate) state: State,
+}
+
+/// The address itself.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct State {
+    pub(crate) prefix_len: u8,
     /// IPv4 label, where it is not the interface's name
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) label: Option<String>,
@@ -58,6 +66,13 @@ pub(crate) struct Acted {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(test, schemars(default))]
     pub(crate) removed: Vec<String>,
+    /// Frames that told the neighbours
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) announced: Option<u64>,
+    /// MACs that have the address already
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(test, schemars(default))]
+    pub(crate) holders: Vec<String>,
 }
 
 /// What `del` prints: the address as it was, where it was there, and all that is gone.
@@ -68,16 +83,17 @@ pub(crate) struct Deleted {
     pub(crate) before: Option<Show>,
     /// Everything that is gone from the interface, as ADDR/LEN
     pub(crate) removed: Vec<String>,
+    /// TCP connections that were ended
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) connections_killed: Option<u64>,
 }
 
 impl Show {
     pub(crate) fn new(address: &Address, link: &Link) -> Self {
         let vmac = link.mac.filter(|mac| vrid(*mac).is_some());
         let is_v6 = address.prefix.addr.is_ipv6();
-        Show {
+        let state = State {
             prefix_len: address.prefix.len,
-            dev: link.name.clone(),
-            ifindex: address.ifindex,
             label: address.label.clone().filter(|label| *label != link.name),
             scope: address.scope.to_string(),
             flags: address.flags.names(is_v6),
@@ -91,8 +107,82 @@ impl Show {
             preferred_s: address.preferred_s,
             vrid: vmac.and_then(vrid),
             vmac: vmac.map(|mac| mac.to_string()),
-        }
+        };
+        Show { dev: link.name.clone(), ifindex: address.ifindex, state }
     }
+}
+
+/// What `watch` prints: an address with all of it, a link with its place alone.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Watched {
+    /// present, added, removed, changed, link-up, link-down, link-gone or overrun
+    pub(crate) event: &'static str,
+    pub(crate) dev: String,
+    pub(crate) ifindex: u32,
+    #[serde(flatten)]
+    pub(crate) address: Option<State>,
+}
+
+/// What `who` and `dad` print.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Asked {
+    /// Where it was asked
+    pub(crate) dev: String,
+    /// Each MAC that claims the address, once
+    pub(crate) holders: Vec<Holder>,
+    /// who: one, many, none or unknown; dad: free, taken or unknown
+    pub(crate) answer: &'static str,
+}
+
+/// A MAC that claims an address.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Holder {
+    pub(crate) mac: String,
+    /// From the last question to the first answer; absent for this host itself
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rtt_ms: Option<f64>,
+}
+
+/// What `arp` prints.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Announced {
+    pub(crate) dev: String,
+    /// The MAC that was announced
+    pub(crate) mac: String,
+    /// The one neighbour that was told
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) target: Option<String>,
+    /// request, reply, na
+    pub(crate) forms: Vec<&'static str>,
+    /// Frames that left
+    pub(crate) sent: u64,
+    /// Frames that did not
+    pub(crate) failed: u64,
+}
+
+/// What `peers` prints: one connection.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Peer {
+    /// The port of the address itself
+    pub(crate) port: u16,
+    pub(crate) peer: String,
+    pub(crate) peer_port: u16,
+}
+
+/// What `tickle` prints: one connection that was woken.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Tickled {
+    /// The port of the address itself
+    pub(crate) port: u16,
+    pub(crate) peer: String,
+    pub(crate) peer_port: u16,
+    pub(crate) sent: bool,
 }
 
 /// The subject of a record about an address; link-local ones name their interface.
@@ -132,6 +222,42 @@ pub(crate) const ACTED_COLUMNS: &[Column] = &[
     column("removed", "REMOVED"),
 ];
 
+pub(crate) const WATCH_COLUMNS: &[Column] = &[
+    column("time", "TIME"),
+    column("event", "EVENT"),
+    column("subject", "SUBJECT"),
+    column("dev", "DEV"),
+    column("status", "STATUS"),
+    column("usable", "USABLE"),
+    column("mine", "MINE"),
+];
+
+pub(crate) const ASKED_COLUMNS: &[Column] =
+    &[column("subject", "ADDRESS"), column("dev", "DEV"), column("answer", "ANSWER"), column("holders", "HOLDERS")];
+
+pub(crate) const ARP_COLUMNS: &[Column] = &[
+    column("subject", "ADDRESS"),
+    column("dev", "DEV"),
+    column("mac", "MAC"),
+    column("forms", "FORMS"),
+    column("sent", "SENT"),
+    column("failed", "FAILED"),
+];
+
+pub(crate) const PEER_COLUMNS: &[Column] = &[
+    column("subject", "ADDRESS"),
+    column("port", "PORT"),
+    column("peer", "PEER"),
+    column("peer_port", "PEER_PORT"),
+    column("sent", "SENT"),
+];
+
+pub(crate) const WATCH_SCHEMA: (&str, &str) = ("vip.watch", include_str!("schema/vip.watch.json"));
+pub(crate) const WHO_SCHEMA: (&str, &str) = ("vip.who", include_str!("schema/vip.who.json"));
+pub(crate) const DAD_SCHEMA: (&str, &str) = ("vip.dad", include_str!("schema/vip.dad.json"));
+pub(crate) const ARP_SCHEMA: (&str, &str) = ("vip.arp", include_str!("schema/vip.arp.json"));
+pub(crate) const PEER_SCHEMA: (&str, &str) = ("vip.peer", include_str!("schema/vip.peer.json"));
+pub(crate) const TICKLE_SCHEMA: (&str, &str) = ("vip.tickle", include_str!("schema/vip.tickle.json"));
 pub(crate) const SHOW_SCHEMA: (&str, &str) = ("vip.show", include_str!("schema/vip.show.json"));
 pub(crate) const ADD_SCHEMA: (&str, &str) = ("vip.add", include_str!("schema/vip.add.json"));
 pub(crate) const DEL_SCHEMA: (&str, &str) = ("vip.del", include_str!("schema/vip.del.json"));
@@ -145,6 +271,12 @@ mod tests {
     fn schema_of_vip() {
         check::<Show>("vip.show", "An address on an interface, as the kernel has it");
         check::<Acted>("vip.add", "An address that was asked for, as read back afterwards");
+        check::<Watched>("vip.watch", "A change of a link or an address");
+        check::<Asked>("vip.who", "Who has an address, as the wire says");
+        check::<Asked>("vip.dad", "Whether another host has an address, as the wire says");
+        check::<Announced>("vip.arp", "What was announced about an address");
+        check::<Peer>("vip.peer", "A TCP connection to an address");
+        check::<Tickled>("vip.tickle", "A TCP peer that was made to notice");
         check::<Deleted>("vip.del", "An address that was taken away, as it was before");
     }
 

@@ -18,6 +18,17 @@ pub(crate) fn wall() -> WallTime {
     WallTime { unix_us: now.0 * 1_000_000 + now.1 / 1000 }
 }
 
+/// Sleeps until a point; at once if it has passed.
+pub(crate) fn sleep_until(tick: Tick) {
+    loop {
+        let left = tick.since(boot());
+        if left.is_zero() {
+            return;
+        }
+        std::thread::sleep(left);
+    }
+}
+
 /// The kernel's name for this boot; points of `boot()` mean nothing in another.
 pub(crate) fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map_or_else(|_| String::new(), |id| id.trim().to_owned())

@@ -1,9 +1,11 @@
 //! The machine: moves bytes, reads clocks, changes the kernel. Knows no protocol.
 
 pub(crate) mod clock;
+pub(crate) mod diag;
 pub(crate) mod error;
 pub(crate) mod event;
 pub(crate) mod netlink;
+pub(crate) mod packet;
 pub(crate) mod privilege;
 pub(crate) mod process;
 pub(crate) mod raw;

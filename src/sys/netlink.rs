@@ -142,6 +142,28 @@ impl Netlink {
         Ok(addresses)
     }
 
+    /// The MAC of a neighbour, where the kernel has a valid one.
+    pub(crate) fn neighbour(&mut self, ifindex: u32, addr: IpAddr) -> Result<Option<Mac>> {
+        use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage};
+        let mut found = None;
+        self.dump(RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default()), "list", "neighbours", |message| {
+            let RouteNetlinkMessage::NewNeighbour(message) = message else { return };
+            let is_it = message.header.ifindex == ifindex
+                && message.attributes.iter().any(|attribute| match attribute {
+                    NeighbourAttribute::Destination(NeighbourAddress::Inet(v4)) => IpAddr::V4(*v4) == addr,
+                    NeighbourAttribute::Destination(NeighbourAddress::Inet6(v6)) => IpAddr::V6(*v6) == addr,
+                    _ => false,
+                });
+            if is_it {
+                found = message.attributes.iter().find_map(|attribute| match attribute {
+                    NeighbourAttribute::LinkLayerAddress(bytes) => <[u8; 6]>::try_from(bytes.as_slice()).ok().map(Mac),
+                    _ => None,
+                });
+            }
+        })?;
+        Ok(found)
+    }
+
     /// Sends all requests in few sends; one outcome each, in order.
     pub(crate) fn change(&mut self, requests: &[AddressRequest]) -> Result<Vec<std::result::Result<(), Refusal>>> {
         let mut outcomes = Vec::with_capacity(requests.len());
@@ -468,7 +490,10 @@ fn link(message: &LinkMessage) -> Link {
     for attribute in &message.attributes {
         match attribute {
             LinkAttribute::IfName(name) => link.name.clone_from(name),
-            LinkAttribute::Address(bytes) => link.mac = <[u8; 6]>::try_from(bytes.as_slice()).ok().map(Mac),
+            // The loopback's address is all zeroes: it has none.
+            LinkAttribute::Address(bytes) => {
+                link.mac = <[u8; 6]>::try_from(bytes.as_slice()).ok().map(Mac).filter(|mac| *mac != Mac([0; 6]));
+            }
             LinkAttribute::Link(index) => link.lower = Some(*index),
             LinkAttribute::PropList(properties) => {
                 link.altnames.extend(properties.iter().filter_map(|property| match property {

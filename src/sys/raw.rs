@@ -280,3 +280,52 @@ pub(crate) fn set_multicast_interface(
     };
     Errno::result(done).map(drop)
 }
+
+/// Opens a socket for IP packets that come with their own header (raw(7), `IPPROTO_RAW`).
+pub(crate) fn ip_socket(v6: bool) -> std::result::Result<OwnedFd, Errno> {
+    let family = if v6 { libc::AF_INET6 } else { libc::AF_INET };
+    // SAFETY: no pointers.
+    let fd = unsafe { libc::socket(family, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::IPPROTO_RAW) };
+    let fd = Errno::result(fd)?;
+    // SAFETY: a descriptor that was just made and that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Sends one IP packet by the routes to `to`.
+pub(crate) fn send_ip(socket: &OwnedFd, packet: &[u8], to: std::net::IpAddr) -> std::result::Result<(), Errno> {
+    // Port 0: a raw IPv6 socket takes no other.
+    let to = socket2::SockAddr::from(std::net::SocketAddr::new(to, 0));
+    // SAFETY: both pointers describe live memory of the lengths given, which is only read.
+    let done = unsafe {
+        libc::sendto(
+            socket.as_raw_fd(),
+            packet.as_ptr().cast(),
+            packet.len(),
+            libc::MSG_DONTWAIT,
+            to.as_ptr().cast(),
+            to.len(),
+        )
+    };
+    Errno::result(done).map(drop)
+}
+
+/// Has the interface hand over frames to every group (packet(7), `PACKET_MR_ALLMULTI`).
+pub(crate) fn hear_all_groups(socket: BorrowedFd<'_>, ifindex: u32) -> std::result::Result<(), Errno> {
+    let request = libc::packet_mreq {
+        mr_ifindex: i32::try_from(ifindex).unwrap_or(0),
+        mr_type: libc::PACKET_MR_ALLMULTI as libc::c_ushort,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    // SAFETY: the pointer and the length describe one initialised packet_mreq, which is only read.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_ADD_MEMBERSHIP,
+            (&raw const request).cast(),
+            size_of::<libc::packet_mreq>() as libc::socklen_t,
+        )
+    };
+    Errno::result(done).map(drop)
+}

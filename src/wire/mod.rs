@@ -1,3 +1,8 @@
 //! Bytes and text of other programs <-> structs. Each file names its RFC or its source.
 
+pub(crate) mod arp;
+pub(crate) mod checksum;
+pub(crate) mod ethernet;
 pub(crate) mod heartbeat;
+pub(crate) mod ndp;
+pub(crate) mod tcp;

@@ -2,7 +2,7 @@
 
 use super::{Auth, PORT, Shared, nonce_to_text, origin, receiving_sign, sending_sign, session_file};
 use crate::cli::args::flags;
-use crate::cli::stream::{self, Stream};
+use crate::cli::stream::{Pump, Woken};
 use crate::cli::{Exit, Failure, Process, Verb};
 use crate::decide::heartbeat::{Beat, Echo, Event, Hearing, Settings, Stale, What};
 use crate::record::Head;
@@ -10,7 +10,6 @@ use crate::record::heartbeat::{self, Life, Link, RECV_COLUMNS, RECV_SCHEMA, Recv
 use crate::record::state;
 use crate::sys;
 use crate::sys::clock;
-use crate::sys::event::{Signals, Sources};
 use crate::sys::raw::Datagrams;
 use crate::sys::socket::Datagram;
 use crate::sys::state::Presence;
@@ -116,7 +115,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let mut receiver = Receiver::new(&flags, keys, sockets, settings, process)?;
     receiver.begin()?;
     let exit = receiver.follow(process);
-    receiver.stream.finish();
+    receiver.pump.stream.finish();
     exit
 }
 
@@ -135,7 +134,7 @@ struct Receiver<'a> {
     us: PeerHash,
     sockets: Vec<Datagram>,
     hearing: Hearing,
-    stream: Stream,
+    pump: Pump,
     /// Our session; a fresh one for each run, so that no older beat echoes it.
     nonce: u64,
     session: Session,
@@ -202,7 +201,7 @@ impl<'a> Receiver<'a> {
             us: PeerHash::new(&process.node),
             sockets,
             hearing,
-            stream: Stream::new(&process.node, process.form),
+            pump: Pump::new(&process.node, process.form)?,
             nonce,
             session: Session { nonce: nonce_to_text(nonce), heard: BTreeMap::new() },
             sign,
@@ -235,7 +234,6 @@ impl<'a> Receiver<'a> {
     }
 
     fn follow(&mut self, process: &mut Process) -> Result<Exit, Failure> {
-        let mut signals = Signals::catch()?;
         let mut datagrams = Datagrams::new(256, MAX_FRAME + 1);
         let end = match (self.flags.duration, self.flags.follow) {
             (Some(span), _) => Some(clock::boot().after(span.0)),
@@ -260,25 +258,24 @@ impl<'a> Receiver<'a> {
             }
             let planned = [Some(renew), end, self.hearing.next_deadline(), self.refused_due(), Some(look_for_sender)];
             let deadline = planned.into_iter().flatten().min();
-            let mut sources = Sources::default();
-            let signal = sources.readable(signals.as_fd());
-            let slots: Vec<_> = self.sockets.iter().map(|socket| sources.readable(socket.as_fd())).collect();
-            let out = if self.stream.is_waiting() {
-                sources.writable(self.stream.as_fd())
-            } else {
-                sources.gone(self.stream.as_fd())
+            let woken = {
+                let fds: Vec<_> = self.sockets.iter().map(Datagram::as_fd).collect();
+                self.pump.wait(&fds, deadline)
             };
-            sources.wait(deadline)?;
-            let (signal, out) = (sources.is_ready(signal), sources.is_ready(out));
-            let ready: Vec<bool> = slots.into_iter().map(|slot| sources.is_ready(slot)).collect();
+            let ready = match woken {
+                Ok(Woken::Ready(ready)) => ready,
+                Ok(Woken::Signal(signal)) => {
+                    self.keep();
+                    self.pump.die(signal);
+                    return Ok(self.conclusion(process));
+                }
+                Err(failure) => {
+                    self.keep();
+                    return Err(failure);
+                }
+            };
             let now = clock::boot();
             self.lag = deadline.map_or(Duration::ZERO, |deadline| now.since(deadline));
-            if out {
-                if !self.stream.is_waiting() {
-                    return self.reader_left();
-                }
-                self.stream.write_some()?;
-            }
             for (idx, _) in ready.iter().enumerate().filter(|(_, ready)| **ready) {
                 self.receive(idx, &mut datagrams, now)?;
             }
@@ -291,12 +288,6 @@ impl<'a> Receiver<'a> {
             if now >= renew {
                 renew = now.after(self.flags.renew.0);
                 self.renew()?;
-            }
-            if signal && let Some(signal) = signals.next() {
-                self.keep();
-                self.stream.finish();
-                signals.die(signal);
-                return Ok(self.conclusion(process));
             }
         }
     }
@@ -461,7 +452,7 @@ impl<'a> Receiver<'a> {
             view: view(&self.hearing),
             payload: &[],
         };
-        self.stream.record(Head::new("heartbeat.recv"), &body)
+        self.pump.stream.record(Head::new("heartbeat.recv"), &body)
     }
 
     fn tell(&mut self, events: Vec<Event>) -> Result<(), Failure> {
@@ -533,12 +524,7 @@ impl<'a> Receiver<'a> {
             view: view(&self.hearing),
             payload: self.payloads.get(node).map_or(&[], |payload| &payload.records),
         };
-        self.stream.record(head, &body)
-    }
-
-    fn reader_left(&mut self) -> Result<Exit, Failure> {
-        self.keep();
-        Err(stream::reader_left())
+        self.pump.stream.record(head, &body)
     }
 
     fn all_up(&self) -> bool {

@@ -1,6 +1,6 @@
 //! `vip add`: make the kernel carry an address.
 
-use super::Present;
+use super::{Present, arp, ask};
 use crate::cli::args::{Changing, flags};
 use crate::cli::progress::Progress;
 use crate::cli::{Exit, Failure, Process, Reason, Verb};
@@ -12,12 +12,14 @@ use crate::sys::event::Sources;
 use crate::sys::netlink::{self, AddressRequest, Change, Netlink};
 use crate::sys::privilege::{self, Capability};
 use crate::sys::state::Lock;
+use crate::types::draw::Draw;
 use crate::types::link::{Address, AddressFlags, Link};
-use crate::types::net::Prefix;
+use crate::types::net::{Mac, Prefix};
 use crate::types::time::Span;
 use clap::{ArgMatches, Args, FromArgMatches, ValueEnum};
 use nix::errno::Errno;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 pub(super) const VERB: Verb = Verb {
@@ -63,6 +65,10 @@ struct Flags {
     #[arg(long, value_name = "HOW")]
     dad: Option<Dad>,
 
+    /// Announce each added address N times, 200ms apart
+    #[arg(long, value_name = "N", default_value = "0")]
+    announce: u32,
+
     /// Refuse (status 75) where the link has no carrier
     #[arg(long)]
     require_carrier: bool,
@@ -76,8 +82,22 @@ struct Flags {
 enum Dad {
     /// Not at all
     Off,
+    /// Ask the wire three times within 0.45 s
+    Fast,
+    /// As long as RFC 5227 wants: 4 to 7 s
+    Full,
     /// IPv6: the kernel does, and the run waits for its verdict
     Kernel,
+}
+
+impl Dad {
+    fn profile(self) -> Option<vip::Profile> {
+        match self {
+            Dad::Off | Dad::Kernel => None,
+            Dad::Fast => Some(vip::Profile::Fast),
+            Dad::Full => Some(vip::Profile::Full),
+        }
+    }
 }
 
 /// One address on its way.
@@ -85,6 +105,9 @@ struct Item {
     wanted: Address,
     link: Link,
     step: AddStep,
+    /// MACs that have it already.
+    holders: Vec<Mac>,
+    announced: Option<u64>,
 }
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
@@ -106,7 +129,12 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     if !flags.changing.dry_run {
         privilege::need(Capability::NetAdmin, &doing, object)?;
     }
-    let deadline = process.deadline(Duration::ZERO);
+    let schedule = match flags.dad.and_then(Dad::profile) {
+        Some(profile) => Some(vip::schedule(profile, &mut Draw::new(sys::raw::random_u64()?))),
+        None => None,
+    };
+    let planned = schedule.as_ref().map_or(Duration::ZERO, |schedule| schedule.end);
+    let deadline = process.deadline(planned + Duration::from_millis(200) * flags.announce);
     let present = Present::look()?;
     if let Some(dev) = &flags.dev {
         present.named(dev, &doing)?;
@@ -134,11 +162,17 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         if let Err(failure) = guard(&flags, &present, &wanted, link, &step) {
             failures.insert(idx, failure);
         }
-        items.push(Item { wanted, link: link.clone(), step });
+        items.push(Item { wanted, link: link.clone(), step, holders: Vec::new(), announced: None });
     }
     // Everything is checked before anything is changed.
+    if let Some(schedule) = schedule.filter(|_| failures.is_empty() && !flags.changing.dry_run) {
+        look_for_duplicates(&mut items, &schedule, &mut failures, deadline)?;
+    }
     if failures.is_empty() && !flags.changing.dry_run {
         act(&items, &mut present, &mut failures, deadline)?;
+        if flags.announce > 0 {
+            announce(&flags, &mut items, &mut present, &mut failures, deadline)?;
+        }
     }
     report(&flags, &items, &failures, &mut present, process)
 }
@@ -148,7 +182,7 @@ fn check_flags(flags: &Flags, prefixes: &[Prefix]) -> Result<(), Failure> {
     let v4 = prefixes.iter().find(|prefix| prefix.addr.is_ipv4());
     let v6 = prefixes.iter().find(|prefix| prefix.addr.is_ipv6());
     if let (Some(Dad::Kernel), Some(prefix)) = (flags.dad, v4) {
-        return Err(Failure::usage(format!("--dad kernel is for IPv6, and {prefix} is IPv4 (IPv4: --dad off)")));
+        return Err(Failure::usage(format!("--dad kernel is for IPv6, and {prefix} is IPv4 (IPv4: --dad fast)")));
     }
     if let (Some(_), Some(prefix)) = (&flags.label, v6) {
         return Err(Failure::usage(format!("--label is for IPv4, and {prefix} is IPv6")));
@@ -175,7 +209,8 @@ fn wanted(flags: &Flags, prefix: Prefix, ifindex: u32) -> Address {
     if flags.noprefixroute {
         address.flags.0 |= AddressFlags::NOPREFIXROUTE;
     }
-    if prefix.addr.is_ipv6() && flags.dad == Some(Dad::Off) {
+    // Asked by ourselves, or not to be asked at all.
+    if prefix.addr.is_ipv6() && !matches!(flags.dad, None | Some(Dad::Kernel)) {
         address.flags.0 |= AddressFlags::NODAD;
     }
     let seconds = flags.lifetime.and_then(|lifetime| u32::try_from(lifetime.0.as_secs()).ok());
@@ -212,6 +247,71 @@ fn guard(flags: &Flags, present: &Present, wanted: &Address, link: &Link, step: 
             prefix.addr, link.name
         );
         return Err(Failure::new(Exit::No, Reason::OtherAddressesToo, cannot(why)));
+    }
+    Ok(())
+}
+
+/// Asks the wire before anything is added: a holder, or no answer to be had, and nothing is.
+fn look_for_duplicates(
+    items: &mut [Item],
+    schedule: &vip::Schedule,
+    failures: &mut HashMap<usize, Failure>,
+    deadline: sys::clock::Deadline,
+) -> Result<(), Failure> {
+    for indices in added_by_link(items, failures).into_values() {
+        let Some(first) = indices.first().and_then(|idx| items.get(*idx)) else { continue };
+        let link = first.link.clone();
+        if let Some(failure) = ask::cannot_tell(&link, first.wanted.prefix.addr) {
+            failures.extend(indices.into_iter().map(|idx| (idx, failure.clone())));
+            continue;
+        }
+        let addresses: Vec<IpAddr> = indices.iter().map(|idx| items[*idx].wanted.prefix.addr).collect();
+        let answers = ask::ask(&link, &addresses, schedule, false, deadline.tick())?;
+        for idx in indices {
+            let item = &mut items[idx];
+            let prefix = item.wanted.prefix;
+            let Some(answer) = answers.get(&prefix.addr).filter(|answer| answer.is_taken()) else { continue };
+            item.holders = answer.holders.iter().map(|(mac, _)| *mac).chain(answer.wanting.iter().copied()).collect();
+            let names: Vec<String> = item.holders.iter().map(ToString::to_string).collect();
+            let why = format!(
+                "cannot add {prefix} to {}: {} has it (see: vip who {})",
+                link.name,
+                names.join(", "),
+                prefix.addr
+            );
+            failures.insert(idx, Failure::new(Exit::No, Reason::Conflict, why));
+        }
+    }
+    Ok(())
+}
+
+/// The items that are to be added, by interface; those that failed left out.
+fn added_by_link(items: &[Item], failures: &HashMap<usize, Failure>) -> HashMap<u32, Vec<usize>> {
+    let mut by_link: HashMap<u32, Vec<usize>> = HashMap::new();
+    for (idx, item) in items.iter().enumerate() {
+        if item.step == AddStep::Add && !failures.contains_key(&idx) {
+            by_link.entry(item.link.index).or_default().push(idx);
+        }
+    }
+    by_link
+}
+
+/// Tells the neighbours of what was added.
+fn announce(
+    flags: &Flags,
+    items: &mut [Item],
+    present: &mut Present,
+    failures: &mut HashMap<usize, Failure>,
+    deadline: sys::clock::Deadline,
+) -> Result<(), Failure> {
+    for indices in added_by_link(items, failures).into_values() {
+        let addresses: Vec<IpAddr> = indices.iter().map(|idx| items[*idx].wanted.prefix.addr).collect();
+        let Some(link) = indices.first().map(|idx| items[*idx].link.clone()) else { continue };
+        match arp::tell(present, &link, &addresses, flags.announce, deadline.tick()) {
+            Ok(sent) => indices.into_iter().zip(sent).for_each(|(idx, sent)| items[idx].announced = Some(sent)),
+            // The address is there, and nobody was told: that is no success.
+            Err(failure) => failures.extend(indices.into_iter().map(|idx| (idx, failure.clone()))),
+        }
     }
     Ok(())
 }
@@ -334,7 +434,7 @@ fn report(
             Some(failure) => {
                 process.complain(&failure.sentence);
                 head.error = Some(failure.body());
-                head.changed = Some(false);
+                head.changed = Some(changes && now.is_some() && !flags.changing.dry_run);
                 exit = exit.and(failure.exit);
             }
             None if now.is_none() && !flags.changing.dry_run => {
@@ -353,9 +453,14 @@ fn report(
             None => head.changed = Some(changes && (flags.changing.dry_run || now.is_some())),
         }
         let seen = now.unwrap_or(&item.wanted);
-        let acted = Acted { show: Show::new(seen, &item.link), removed: Vec::new() };
+        let acted = Acted {
+            show: Show::new(seen, &item.link),
+            removed: Vec::new(),
+            announced: item.announced,
+            holders: item.holders.iter().map(ToString::to_string).collect(),
+        };
         if head.error.is_none()
-            && acted.show.tentative
+            && acted.show.state.tentative
             && item.link.is_usable()
             && !flags.changing.dry_run
             && item.step == AddStep::Add

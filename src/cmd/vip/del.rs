@@ -6,15 +6,15 @@ use crate::cli::{Exit, Failure, Process, Reason, Verb};
 use crate::decide::vip::{self, NoLink};
 use crate::record::vip::{ACTED_COLUMNS, DEL_SCHEMA, Deleted, Show, subject};
 use crate::record::{Action, Head};
-use crate::sys;
 use crate::sys::netlink::AddressRequest;
 use crate::sys::privilege::{self, Capability};
 use crate::sys::state::Lock;
+use crate::sys::{self, diag};
 use crate::types::link::{Address, Link};
 use crate::types::net::Prefix;
 use clap::{ArgMatches, Args, FromArgMatches};
 use nix::errno::Errno;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 pub(super) const VERB: Verb = Verb {
@@ -46,6 +46,10 @@ struct Flags {
     /// Take along the secondaries that the kernel removes with the first address of a subnet
     #[arg(long)]
     with_secondaries: bool,
+
+    /// End the TCP connections of the address: both ends learn it at once
+    #[arg(long)]
+    kill_connections: bool,
 
     #[command(flatten)]
     changing: Changing,
@@ -88,7 +92,20 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
 
     let before: Vec<Address> = present.addresses.clone();
     let mut failures: Vec<Option<Failure>> = vec![None; items.len()];
+    let mut killed: HashMap<usize, u64> = HashMap::new();
     if !flags.changing.dry_run {
+        // Before the address goes: the reset that tells the peer leaves from it.
+        for (idx, item) in items.iter().enumerate().filter(|_| flags.kill_connections) {
+            let Item::There(victim) = item else { continue };
+            let mut count = 0;
+            for connection in diag::connections(victim.address.prefix.addr)? {
+                match diag::destroy(&connection) {
+                    Ok(()) => count += 1,
+                    Err(error) => failures[idx] = Some(error.into()),
+                }
+            }
+            killed.insert(idx, count);
+        }
         for (idx, failure) in act(&items, &mut present)? {
             failures[idx] = Some(failure);
         }
@@ -97,14 +114,14 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let left: HashSet<(Prefix, u32)> =
         present.addresses.iter().map(|address| (address.prefix, address.ifindex)).collect();
     let mut exit = Exit::Yes;
-    for (item, failure) in items.iter().zip(&failures) {
+    for (idx, (item, failure)) in items.iter().zip(&failures).enumerate() {
         let mut head = Head::new("vip.del");
         head.dry_run = flags.changing.dry_run;
         match item {
             Item::Absent(prefix) => {
                 head = head.about(prefix.addr);
                 head.changed = Some(false);
-                process.out.record(&head, &Deleted { before: None, removed: Vec::new() })?;
+                process.out.record(&head, &Deleted { before: None, removed: Vec::new(), connections_killed: None })?;
             }
             Item::There(victim) => {
                 let gone = |address: &Address| {
@@ -132,9 +149,14 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
                     .filter(|address| is_about(address, victim) && gone(address))
                     .map(|address| address.prefix.to_string())
                     .collect();
-                process
-                    .out
-                    .record(&head, &Deleted { before: Some(Show::new(&victim.address, &victim.link)), removed })?;
+                process.out.record(
+                    &head,
+                    &Deleted {
+                        before: Some(Show::new(&victim.address, &victim.link)),
+                        removed,
+                        connections_killed: killed.get(&idx).copied(),
+                    },
+                )?;
             }
         }
     }

@@ -1,8 +1,13 @@
 //! `vip`: virtual addresses, seen, added and taken away by netlink.
 
 mod add;
+mod arp;
+mod ask;
 mod del;
 mod show;
+mod tickle;
+mod watch;
+mod who;
 
 use crate::cli::{Exit, Failure, Reason, Tool, Verbs};
 use crate::decide::vip::{self, NoLink};
@@ -16,7 +21,17 @@ use crate::types::net::Prefix;
 pub const TOOL: Tool = Tool {
     name: "vip",
     about: "Show, add and take away virtual addresses",
-    verbs: Verbs::Many(&[show::VERB, add::VERB, del::VERB]),
+    verbs: Verbs::Many(&[
+        show::VERB,
+        add::VERB,
+        del::VERB,
+        arp::VERB,
+        who::WHO,
+        who::DAD,
+        tickle::PEERS,
+        tickle::TICKLE,
+        watch::VERB,
+    ]),
 };
 
 /// What the kernel has: interfaces and addresses.

@@ -71,8 +71,8 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     for address in &shown {
         let Some(link) = present.link(address.ifindex) else { continue };
         let show = Show::new(address, link);
-        if asked && !show.usable {
-            exit = exit.and(if show.tentative { Exit::Undecided } else { Exit::No });
+        if asked && !show.state.usable {
+            exit = exit.and(if show.state.tentative { Exit::Undecided } else { Exit::No });
         }
         process.out.record(&Head::new("vip.show").about(subject(address, link)), &show)?;
     }

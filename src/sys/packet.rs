@@ -1,0 +1,66 @@
+//! Frames on one interface, in and out.
+
+use super::event::Sources;
+use super::{Error, Result, raw};
+use crate::types::link::Link;
+use crate::types::time::Tick;
+use nix::errno::Errno;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// A packet socket bound to one interface and one EtherType.
+#[derive(Debug)]
+pub(crate) struct PacketSocket {
+    fd: OwnedFd,
+    dev: String,
+}
+
+impl PacketSocket {
+    /// Opens it; frames to any group that reach the interface are heard.
+    pub(crate) fn open(link: &Link, ethertype: u16) -> Result<Self> {
+        let fd = raw::packet_socket(link.index, &link.name, ethertype)?;
+        raw::hear_all_groups(fd.as_fd(), link.index).map_err(|errno| Error::call("listen on", &link.name, errno))?;
+        // As much as a large batch of announcements takes; the system's limit may cut it.
+        let _ = nix::sys::socket::setsockopt(&fd, nix::sys::socket::sockopt::SndBuf, &(4 << 20));
+        Ok(PacketSocket { fd, dev: link.name.clone() })
+    }
+
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Sends all frames, waiting while the queue is full, at most until `deadline`.
+    ///
+    /// Returns how many left, and why the rest did not.
+    pub(crate) fn send_all(&self, frames: &[&[u8]], deadline: Tick) -> (usize, Option<Error>) {
+        let failed = |errno| Error::call("send on", &self.dev, errno);
+        let mut sent = 0;
+        loop {
+            let (more, why) = raw::send_many(self.as_fd(), &frames[sent..]);
+            sent += more;
+            match why {
+                Some(errno) => return (sent, Some(failed(errno))),
+                None if sent == frames.len() => return (sent, None),
+                None => {}
+            }
+            let mut sources = Sources::default();
+            sources.writable(self.as_fd());
+            match sources.wait(Some(deadline)) {
+                Ok(true) => {}
+                Ok(false) => return (sent, Some(failed(Errno::ETIMEDOUT))),
+                Err(error) => return (sent, Some(error)),
+            }
+        }
+    }
+
+    /// Takes one frame that is queued; `None` where there is none.
+    pub(crate) fn receive(&self, buffer: &mut [u8; 2048]) -> Result<Option<usize>> {
+        loop {
+            match nix::unistd::read(&self.fd, &mut buffer[..]) {
+                Ok(length) => return Ok(Some(length)),
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => return Ok(None),
+                Err(errno) => return Err(Error::call("listen on", &self.dev, errno)),
+            }
+        }
+    }
+}
