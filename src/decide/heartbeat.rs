@@ -43,6 +43,8 @@ pub(crate) struct Beat<'a> {
     pub(crate) incarnation: u64,
     pub(crate) sequence: u64,
     pub(crate) echo: Echo,
+    /// A bit for each of our links that its sender hears.
+    pub(crate) hears_links: u64,
     pub(crate) goodbye: bool,
 }
 
@@ -84,6 +86,10 @@ pub(crate) enum What {
     LinkDown(u8),
     /// It is heard, and does not hear us.
     OneWay,
+    /// It hears us, and no longer on this link of ours.
+    Unheard(u8),
+    /// It hears this link of ours again.
+    HeardAgain(u8),
 }
 
 /// An event about a node.
@@ -116,6 +122,10 @@ pub(crate) struct Peer {
     pub(crate) links: BTreeMap<u8, LinkState>,
     /// Whether its last beat echoed our present session.
     pub(crate) hears_us: bool,
+    /// A bit for each of our links that it hears, by its last beat.
+    pub(crate) hears_links: u64,
+    /// A bit for each of our links that it heard once and then no more.
+    unheard_links: u64,
     /// The last beat, whether or not it counts as life.
     last_frame: Tick,
     /// The last beat that counts as life.
@@ -137,6 +147,8 @@ impl Peer {
             sequence: 0,
             links: BTreeMap::new(),
             hears_us: false,
+            hears_links: 0,
+            unheard_links: 0,
             last_frame: Tick::default(),
             last_alive: None,
             unheard_since: None,
@@ -181,6 +193,12 @@ impl Hearing {
 
     pub(crate) fn peers(&self) -> impl Iterator<Item = (&str, &Peer)> {
         self.peers.iter().map(|(name, peer)| (name.as_str(), peer))
+    }
+
+    /// A bit for each link of a node that is heard here.
+    pub(crate) fn heard_links(&self, node: &str) -> u64 {
+        let links = self.peers.get(node).map(|peer| &peer.links).into_iter().flatten();
+        links.filter(|(number, link)| link.up && **number < 64).fold(0, |bits, (number, _)| bits | 1 << number)
     }
 
     /// Whether its beats arrive here, alive or not: whom we hear, our own beats echo.
@@ -234,6 +252,11 @@ impl Hearing {
         let came_back = peer.take_link(beat, now);
         peer.last_frame = now;
         peer.hears_us = beat.echo == Echo::Ours;
+        let heard = if peer.hears_us { beat.hears_links } else { 0 };
+        let (lost, regained) =
+            if peer.hears_us { (peer.hears_links & !heard, peer.unheard_links & heard) } else { (0, 0) };
+        peer.unheard_links = (peer.unheard_links | lost) & !regained;
+        peer.hears_links = heard;
         let alive = !self.mutual || beat.echo == Echo::Ours;
         if !alive {
             peer.unheard_since.get_or_insert(now);
@@ -256,6 +279,12 @@ impl Hearing {
         }
         if came_back && was_up && alive {
             event(What::LinkUp(beat.link));
+        }
+        if was_up && alive {
+            for number in (0..64).filter(|number| (lost | regained) >> number & 1 == 1) {
+                let lost = lost >> number & 1 == 1;
+                event(if lost { What::Unheard(number) } else { What::HeardAgain(number) });
+            }
         }
         // Said on each link, told once.
         if beat.goodbye && alive && !peer.said_goodbye {
@@ -413,7 +442,7 @@ mod tests {
     }
 
     fn beat(link: u8, incarnation: u64, sequence: u64) -> Beat<'static> {
-        Beat { node: "n2", link, incarnation, sequence, echo: Echo::None, goodbye: false }
+        Beat { node: "n2", link, incarnation, sequence, echo: Echo::None, hears_links: 0, goodbye: false }
     }
 
     fn what(events: Vec<Event>) -> Vec<What> {
@@ -494,6 +523,18 @@ mod tests {
         }
         assert_eq!(what(hearing.judge(at(400), Duration::ZERO)), [What::OneWay, What::Late]);
         assert_eq!(what(hearing.judge(at(420), Duration::ZERO)), [What::Down]);
+    }
+
+    #[test]
+    fn a_link_of_ours_that_a_peer_no_longer_hears_is_told() {
+        let mut hearing = hearing();
+        hearing.set_mutual(true);
+        let with = |hears_links, sequence| Beat { echo: Echo::Ours, hears_links, ..beat(0, 1, sequence) };
+        assert_eq!(what(hearing.hear(&with(0b01, 1), at(0)).unwrap()), [What::Up]);
+        assert!(hearing.hear(&with(0b11, 2), at(10)).unwrap().is_empty());
+        assert_eq!(what(hearing.hear(&with(0b10, 3), at(20)).unwrap()), [What::Unheard(0)]);
+        assert!(hearing.hear(&with(0b10, 4), at(30)).unwrap().is_empty());
+        assert_eq!(what(hearing.hear(&with(0b11, 5), at(40)).unwrap()), [What::HeardAgain(0)]);
     }
 
     #[test]

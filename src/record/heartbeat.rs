@@ -26,6 +26,9 @@ pub(crate) struct Recv<'a> {
     /// Whether its last beat says that it hears this node
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) hears_us: Option<bool>,
+    /// Our own links that it hears, by their numbers
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) hears_links: Option<Vec<u8>>,
     /// Each link as heard here
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(test, schemars(default))]
@@ -44,6 +47,11 @@ pub(crate) struct Recv<'a> {
     /// The records that the node sent last
     #[cfg_attr(test, schemars(with = "Vec<serde_json::Value>"))]
     pub(crate) payload: &'a [Box<RawValue>],
+}
+
+/// The numbers of the links whose bits are set.
+pub(crate) fn numbers(links: u64) -> Vec<u8> {
+    (0..64).filter(|number| links >> number & 1 == 1).collect()
 }
 
 /// One link of a node.
@@ -119,9 +127,9 @@ pub(crate) fn event(what: &What) -> &'static str {
         What::Down => "down",
         What::Restart => "restart",
         What::Goodbye => "goodbye",
-        What::LinkUp(_) => "link-up",
+        What::LinkUp(_) | What::HeardAgain(_) => "link-up",
         What::LinkDown(_) => "link-down",
-        What::OneWay => "one-way",
+        What::OneWay | What::Unheard(_) => "one-way",
     }
 }
 
@@ -130,6 +138,8 @@ pub(crate) fn reason(what: &What, peer: &Peer, node: &str) -> Option<String> {
     match what {
         What::Late if peer.status == Status::Unknown => Some("never heard since the start".to_owned()),
         What::OneWay => Some(format!("{node} is heard and does not hear us")),
+        What::Unheard(link) => Some(format!("{node} does not hear us on link {link}")),
+        What::HeardAgain(link) => Some(format!("{node} hears us on link {link} again")),
         What::LinkUp(link) | What::LinkDown(link) => Some(format!("link {link}")),
         _ => None,
     }
@@ -238,8 +248,16 @@ pub(crate) fn config_of(payload: &[Box<RawValue>]) -> Option<(String, String)> {
 pub(crate) struct Session {
     /// Our nonce, as hex: a JSON number would lose bits.
     pub(crate) nonce: String,
-    /// Node and the nonce that it was last heard with.
-    pub(crate) heard: BTreeMap<String, String>,
+    pub(crate) heard: BTreeMap<String, Heard>,
+}
+
+/// What our beats echo of one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Heard {
+    /// The nonce that it was last heard with.
+    pub(crate) nonce: String,
+    /// A bit for each of its links that is heard.
+    pub(crate) links: u64,
 }
 
 /// What `recv` remembers of senders beyond its own life.

@@ -14,8 +14,8 @@
 //! Network order. `v` version 1; `f` flags: 1 goodbye, 2 extra, 4 unsigned; `k` key id; `l` link number,
 //! the sender's; `cluster` the first 8 bytes of the SHA-256 of its name; `sent` the sender's wall
 //! clock, shown and never compared; `nonce` the sender's session; `n`, `e`, `p` the lengths of the name
-//! (1 to 63 bytes), of the echoes (16 bytes each: 8 of the SHA-256 of a peer's name, and the
-//! session nonce that was last heard from it) and of the payload (JSON Lines, at most 1200 bytes).
+//! (1 to 63 bytes), of the echoes (24 bytes each: 8 of the SHA-256 of a peer's name, the session nonce
+//! that was last heard from it, and a bit for each of its links that is heard, link 0 the lowest) and of the payload (JSON Lines, at most 1200 bytes).
 //! The HMAC-SHA256 (32 bytes) is over everything before it; an unsigned frame has none.
 
 use hmac::{Hmac, KeyInit, Mac as _};
@@ -25,7 +25,7 @@ const MAGIC: [u8; 4] = *b"FOHB";
 const VERSION: u8 = 1;
 const HEADER: usize = 52;
 const SIGNATURE: usize = 32;
-const ECHO: usize = 16;
+const ECHO: usize = 24;
 const FLAG_GOODBYE: u8 = 1;
 const FLAG_EXTRA: u8 = 2;
 const FLAG_UNSIGNED: u8 = 4;
@@ -60,25 +60,35 @@ pub(crate) struct Frame<'a> {
     pub(crate) echoes: Echoes<'a>,
 }
 
-/// The peers that the sender hears: a hash of the name and the nonce that it heard.
+/// What was heard of one peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Echoed {
+    pub(crate) nonce: Nonce,
+    /// A bit for each of its links that is heard.
+    pub(crate) links: u64,
+}
+
+/// The peers that the sender hears.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Echoes<'a>(&'a [u8]);
 
 impl<'a> Echoes<'a> {
-    /// The nonce that the sender last heard from the peer with this hash.
-    pub(crate) fn of(self, peer: PeerHash) -> Option<Nonce> {
+    /// What the sender last heard from the peer with this hash.
+    pub(crate) fn of(self, peer: PeerHash) -> Option<Echoed> {
         self.0.chunks_exact(ECHO).find_map(|echo| {
-            let (hash, nonce) = echo.split_at(8);
-            (hash == peer.0).then(|| number(nonce))
+            let (hash, rest) = echo.split_at(8);
+            let (nonce, links) = rest.split_at(8);
+            (hash == peer.0).then(|| Echoed { nonce: number(nonce), links: number(links) })
         })
     }
 
     /// Writes the echoes of several peers into `bytes`, for a frame to be sent.
-    pub(crate) fn write(peers: &[(PeerHash, Nonce)], bytes: &'a mut Vec<u8>) -> Self {
+    pub(crate) fn write(peers: &[(PeerHash, Echoed)], bytes: &'a mut Vec<u8>) -> Self {
         bytes.clear();
-        for (hash, nonce) in peers.iter().take(MAX_ECHOES) {
+        for (hash, echoed) in peers.iter().take(MAX_ECHOES) {
             bytes.extend_from_slice(&hash.0);
-            bytes.extend_from_slice(&nonce.to_be_bytes());
+            bytes.extend_from_slice(&echoed.nonce.to_be_bytes());
+            bytes.extend_from_slice(&echoed.links.to_be_bytes());
         }
         Echoes(bytes)
     }
@@ -335,7 +345,7 @@ mod tests {
 
     fn encoded(key_text: &str) -> Vec<u8> {
         let (mut bytes, mut echoes) = (Vec::new(), Vec::new());
-        let echoes = Echoes::write(&[(PeerHash::new("n2"), 99)], &mut echoes);
+        let echoes = Echoes::write(&[(PeerHash::new("n2"), Echoed { nonce: 99, links: 5 })], &mut echoes);
         frame(echoes).encode(ClusterHash::new("failover"), Some(&keys(key_text)), &mut bytes).unwrap();
         bytes
     }
@@ -345,9 +355,9 @@ mod tests {
         let bytes = encoded(&key(1));
         let read = Frame::decode(&bytes, ClusterHash::new("failover"), &keys(&key(1)), false).unwrap();
         assert_eq!((read.name, read.sequence, read.payload), ("n1", 9, "{\"kind\":\"x\"}"));
-        assert_eq!(read.echoes.of(PeerHash::new("n2")), Some(99));
+        assert_eq!(read.echoes.of(PeerHash::new("n2")), Some(Echoed { nonce: 99, links: 5 }));
         assert_eq!(read.echoes.of(PeerHash::new("n3")), None);
-        assert_eq!(bytes.len(), HEADER + 2 + 12 + 16 + 32);
+        assert_eq!(bytes.len(), HEADER + 2 + 12 + 24 + 32);
     }
 
     #[test]
@@ -433,14 +443,14 @@ mod tests {
         }
 
         #[test]
-        fn no_change_of_a_signed_frame_is_believed(at in 0usize..114, bit in 0u8..8) {
+        fn no_change_of_a_signed_frame_is_believed(at in 0usize..122, bit in 0u8..8) {
             let mut bytes = encoded(&key(1));
             bytes[at] ^= 1 << bit;
             prop_assert!(Frame::decode(&bytes, ClusterHash::new("failover"), &keys(&key(1)), true).is_err());
         }
 
         #[test]
-        fn no_part_of_a_signed_frame_is_believed(cut in 0usize..114) {
+        fn no_part_of_a_signed_frame_is_believed(cut in 0usize..122) {
             let bytes = encoded(&key(1));
             prop_assert!(Frame::decode(&bytes[..cut], ClusterHash::new("failover"), &keys(&key(1)), true).is_err());
         }

@@ -6,7 +6,7 @@ use crate::cli::stream::{Pump, Woken};
 use crate::cli::{Exit, Failure, Process, Verb};
 use crate::decide::heartbeat::{Beat, Echo, Event, Hearing, Settings, Stale, What};
 use crate::record::Head;
-use crate::record::heartbeat::{self, Life, Link, RECV_COLUMNS, RECV_SCHEMA, Recv, Remembered, Session};
+use crate::record::heartbeat::{self, Heard, Life, Link, RECV_COLUMNS, RECV_SCHEMA, Recv, Remembered, Session};
 use crate::record::state;
 use crate::sys;
 use crate::sys::clock;
@@ -326,7 +326,7 @@ impl<'a> Receiver<'a> {
             return Ok(());
         }
         let echo = match frame.echoes.of(self.us) {
-            Some(nonce) if nonce == self.nonce => Echo::Ours,
+            Some(echoed) if echoed.nonce == self.nonce => Echo::Ours,
             Some(_) => Echo::Older,
             None => Echo::None,
         };
@@ -336,6 +336,7 @@ impl<'a> Receiver<'a> {
             incarnation: frame.incarnation,
             sequence: frame.sequence,
             echo,
+            hears_links: frame.echoes.of(self.us).map_or(0, |echoed| echoed.links),
             goodbye: frame.goodbye,
         };
         let events = match self.hearing.hear(&beat, now) {
@@ -368,20 +369,23 @@ impl<'a> Receiver<'a> {
 
     /// Keeps the nonce to echo; it changes only when the peer's receiver starts anew.
     fn note_session(&mut self, node: &str, nonce: u64) -> Result<(), Failure> {
-        let text = nonce_to_text(nonce);
-        if nonce == 0 || self.session.heard.get(node) == Some(&text) {
+        let heard = Heard { nonce: nonce_to_text(nonce), links: self.hearing.heard_links(node) };
+        if nonce == 0 || self.session.heard.get(node) == Some(&heard) {
             return Ok(());
         }
-        self.session.heard.insert(node.to_owned(), text);
+        self.session.heard.insert(node.to_owned(), heard);
         if self.sign.is_some() { self.write_session() } else { Ok(()) }
     }
 
-    /// Echoes no longer whom we no longer hear: it must learn that.
+    /// Echoes no longer what we no longer hear: the other side must learn that.
     fn forget_sessions(&mut self, now: Tick) -> Result<(), Failure> {
-        let before = self.session.heard.len();
+        let before = self.session.clone();
         let hearing = &self.hearing;
-        self.session.heard.retain(|node, _| hearing.is_heard(node, now));
-        if before != self.session.heard.len() && self.sign.is_some() { self.write_session() } else { Ok(()) }
+        self.session.heard.retain(|node, heard| {
+            heard.links &= hearing.heard_links(node);
+            hearing.is_heard(node, now)
+        });
+        if before != self.session && self.sign.is_some() { self.write_session() } else { Ok(()) }
     }
 
     /// Keeps what a node says; whether it is news.
@@ -445,6 +449,7 @@ impl<'a> Receiver<'a> {
             incarnation: None,
             sequence: None,
             hears_us: None,
+            hears_links: None,
             links: Vec::new(),
             lag_ms: millis(self.lag),
             reason: Some(from),
@@ -517,6 +522,7 @@ impl<'a> Receiver<'a> {
             incarnation: known.then_some(peer.incarnation),
             sequence: known.then_some(peer.sequence),
             hears_us: Some(peer.hears_us),
+            hears_links: known.then(|| heartbeat::numbers(peer.hears_links)),
             links,
             lag_ms: millis(self.lag),
             reason,

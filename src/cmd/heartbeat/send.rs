@@ -15,7 +15,7 @@ use crate::sys::state::Presence;
 use crate::sys::watch::Watch;
 use crate::types::net::Endpoint;
 use crate::types::time::{Span, Tick};
-use crate::wire::heartbeat::{ClusterHash, Echoes, Frame, Keys, MAX_PAYLOAD, PeerHash};
+use crate::wire::heartbeat::{ClusterHash, Echoed, Echoes, Frame, Keys, MAX_PAYLOAD, PeerHash};
 use clap::{ArgMatches, Args, FromArgMatches};
 use nix::errno::Errno;
 use std::os::fd::AsFd;
@@ -111,7 +111,7 @@ struct Sender<'a> {
     sources: Vec<Source>,
     life: Life,
     own_nonce: u64,
-    echoes: Vec<(PeerHash, u64)>,
+    echoes: Vec<(PeerHash, Echoed)>,
     bytes: Vec<u8>,
     bad_input: bool,
     flags: &'a Flags,
@@ -322,10 +322,13 @@ impl<'a> Sender<'a> {
     fn read_session(&mut self) -> bool {
         let session = super::read_session(&self.node);
         let nonce = session.as_ref().and_then(|session| nonce_from_text(&session.nonce)).unwrap_or(0);
-        let echoes: Vec<(PeerHash, u64)> = session
+        let echoes: Vec<(PeerHash, Echoed)> = session
             .iter()
             .flat_map(|session| &session.heard)
-            .filter_map(|(node, nonce)| Some((PeerHash::new(node), nonce_from_text(nonce)?)))
+            .filter_map(|(node, heard)| {
+                let echoed = Echoed { nonce: nonce_from_text(&heard.nonce)?, links: heard.links };
+                Some((PeerHash::new(node), echoed))
+            })
             .collect();
         let news = nonce != self.own_nonce || echoes != self.echoes;
         (self.own_nonce, self.echoes) = (nonce, echoes);
