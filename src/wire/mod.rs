@@ -6,3 +6,7 @@ pub(crate) mod ethernet;
 pub(crate) mod heartbeat;
 pub(crate) mod ndp;
 pub(crate) mod tcp;
+#[allow(dead_code)] // the commands that use it come next
+pub(crate) mod clusterip;
+#[allow(dead_code)] // the commands that use it come next
+pub(crate) mod nft;

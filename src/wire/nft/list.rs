@@ -1,0 +1,251 @@
+//! What `nft -j list table` prints (libnftables-json(5)), read into rules of our words.
+
+use super::rule::{Hash, Part, Rule};
+use crate::types::bucket::{Buckets, MAX_TOTAL};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// One table as listed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Table {
+    pub(crate) family: String,
+    pub(crate) name: String,
+    pub(crate) chains: BTreeMap<String, Chain>,
+    pub(crate) counters: BTreeMap<String, Counter>,
+    /// The elements of each set that have a time-out.
+    pub(crate) timed: BTreeMap<String, Vec<Timed>>,
+}
+
+/// One chain with its rules in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Chain {
+    pub(crate) hook: Option<String>,
+    pub(crate) priority: Option<i64>,
+    pub(crate) rules: Vec<Rule>,
+}
+
+/// A named counter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counter {
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+}
+
+/// A set element that expires. nft prints both times in whole seconds, cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Timed {
+    pub(crate) value: String,
+    pub(crate) left: Duration,
+}
+
+/// Reads one listed table.
+///
+/// # Errors
+/// Text that is no JSON, or JSON that is not one table.
+pub(crate) fn parse(text: &str) -> Result<Table, String> {
+    let value: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
+    let items = value.get("nftables").and_then(Value::as_array).ok_or("no key 'nftables'")?;
+    let mut table = Table::default();
+    let mut found = false;
+    for item in items {
+        let Some((kind, body)) = item.as_object().and_then(|item| item.iter().next()) else { continue };
+        let name = || string(body, "name").unwrap_or_default();
+        match kind.as_str() {
+            "table" => {
+                found = true;
+                table.family = string(body, "family").unwrap_or_default();
+                table.name = name();
+            }
+            "chain" => {
+                let chain = table.chains.entry(name()).or_default();
+                chain.hook = string(body, "hook");
+                chain.priority = body.get("prio").and_then(Value::as_i64);
+            }
+            "counter" => {
+                let count = |key| body.get(key).and_then(Value::as_u64).unwrap_or_default();
+                table.counters.insert(name(), Counter { packets: count("packets"), bytes: count("bytes") });
+            }
+            "set" => {
+                let elements = body.get("elem").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+                table.timed.insert(name(), elements.iter().filter_map(timed).collect());
+            }
+            "rule" => {
+                let chain = string(body, "chain").unwrap_or_default();
+                table.chains.entry(chain).or_default().rules.push(rule(body));
+            }
+            _ => {}
+        }
+    }
+    if found { Ok(table) } else { Err("no table in it".to_owned()) }
+}
+
+/// The names of the tables of one `family` that `nft -j list tables` prints.
+pub(crate) fn table_names(text: &str, family: &str) -> Result<Vec<String>, String> {
+    let value: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
+    let items = value.get("nftables").and_then(Value::as_array).ok_or("no key 'nftables'")?;
+    Ok(items
+        .iter()
+        .filter_map(|item| item.get("table"))
+        .filter(|table| table.get("family").and_then(Value::as_str) == Some(family))
+        .filter_map(|table| string(table, "name"))
+        .collect())
+}
+
+fn string(value: &Value, key: &str) -> Option<String> {
+    value.get(key).and_then(Value::as_str).map(str::to_owned)
+}
+
+fn timed(element: &Value) -> Option<Timed> {
+    let element = element.get("elem")?;
+    let value = string(element, "val")?;
+    let left = element.get("expires").and_then(Value::as_u64)?;
+    Some(Timed { value, left: Duration::from_secs(left) })
+}
+
+fn rule(body: &Value) -> Rule {
+    let statements = body.get("expr").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let parts = statements.iter().map(|statement| part(statement).unwrap_or_else(|| unknown(statement))).collect();
+    Rule { parts, comment: string(body, "comment") }
+}
+
+/// What we never write stays JSON: no rule of ours compares equal to it.
+fn unknown(statement: &Value) -> Part {
+    Part::Words(statement.to_string())
+}
+
+fn part(statement: &Value) -> Option<Part> {
+    let (kind, body) = statement.as_object()?.iter().next()?;
+    let words = match kind.as_str() {
+        "match" => return matching(body),
+        "counter" => match body.as_str() {
+            Some(name) => format!("counter name \"{name}\""),
+            None => "counter".to_owned(),
+        },
+        "accept" | "drop" => kind.clone(),
+        "reject" => match (body.get("type")?.as_str()?, body.get("expr").and_then(Value::as_str)) {
+            (kind, Some(code)) => format!("reject with {kind} {code}"),
+            (kind, None) => format!("reject with {kind}"),
+        },
+        "mangle" => {
+            let key = body.get("key")?;
+            // A listed key of meta is bare where it is matched and not where it is set.
+            let left = match key.get("meta").and_then(|meta| string(meta, "key")) {
+                Some(key) => format!("meta {key}"),
+                None => expression(key)?,
+            };
+            let value = body.get("value")?;
+            match value.as_u64() {
+                // Raw payload is written in hex, as the RFCs' figures are.
+                Some(number) => format!("{left} set {number:#x}"),
+                None => format!("{left} set {}", scalar(value)?),
+            }
+        }
+        _ => return None,
+    };
+    Some(Part::Words(words))
+}
+
+fn matching(body: &Value) -> Option<Part> {
+    let (left, right) = (body.get("left")?, body.get("right")?);
+    let op = body.get("op")?.as_str()?;
+    if let Some(jhash) = left.get("jhash") {
+        return hash(jhash, op, right).map(Part::Hash);
+    }
+    let not = match op {
+        "==" | "in" => "",
+        "!=" => "!= ",
+        "!" => "! ",
+        _ => return None,
+    };
+    // `tcp flags != syn / fin,syn,rst,ack`
+    if let Some([flags, mask]) = left.get("&").and_then(Value::as_array).map(Vec::as_slice) {
+        return Some(Part::Words(format!("{} {not}{} / {}", expression(flags)?, comma(right)?, comma(mask)?)));
+    }
+    let left = expression(left)?;
+    let right = match right {
+        Value::String(text) if left.ends_with("ifname") => format!("\"{text}\""),
+        Value::Array(_) => comma(right)?,
+        Value::Object(_) => {
+            let mut members: Vec<String> = right.get("set")?.as_array()?.iter().map(scalar).collect::<Option<_>>()?;
+            members.sort_unstable();
+            format!("{{ {} }}", members.join(", "))
+        }
+        scalar_value => scalar(scalar_value)?,
+    };
+    Some(Part::Words(format!("{left} {not}{right}")))
+}
+
+/// `syn`, or `["fin","syn"]` as `fin,syn`.
+fn comma(value: &Value) -> Option<String> {
+    match value {
+        Value::Array(list) => Some(list.iter().map(scalar).collect::<Option<Vec<_>>>()?.join(",")),
+        other => scalar(other),
+    }
+}
+
+fn scalar(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(match text.strip_prefix("0x") {
+            Some(digits) => format!("0x{}", digits.trim_start_matches('0')),
+            None => text.clone(),
+        }),
+        Value::Number(number) => number.as_u64().map(|number| number.to_string()),
+        _ => None,
+    }
+}
+
+fn expression(value: &Value) -> Option<String> {
+    let (kind, body) = value.as_object()?.iter().next()?;
+    match kind.as_str() {
+        "payload" => match (string(body, "protocol"), string(body, "field")) {
+            (Some(protocol), Some(field)) => Some(format!("{protocol} {field}")),
+            _ => {
+                let number = |key| body.get(key).and_then(Value::as_u64);
+                Some(format!("@{},{},{}", string(body, "base")?, number("offset")?, number("len")?))
+            }
+        },
+        "meta" => {
+            let key = string(body, "key")?;
+            Some(if key == "l4proto" { format!("meta {key}") } else { key })
+        }
+        "ct" => Some(format!("ct {}", string(body, "key")?)),
+        "fib" => {
+            let flags = body.get("flags")?.as_array()?;
+            Some(format!("fib {} {}", flags.iter().map(scalar).collect::<Option<Vec<_>>>()?.join(" . "), string(body, "result")?))
+        }
+        "concat" => Some(body.as_array()?.iter().map(expression).collect::<Option<Vec<_>>>()?.join(" . ")),
+        _ => None,
+    }
+}
+
+fn hash(jhash: &Value, op: &str, right: &Value) -> Option<Hash> {
+    let number = |key| jhash.get(key).and_then(Value::as_u64);
+    if number("offset") != Some(1) {
+        return None;
+    }
+    let among = match op {
+        "==" => true,
+        "!=" => false,
+        _ => return None,
+    };
+    let members = match right.get("set").and_then(Value::as_array) {
+        Some(members) => members.as_slice(),
+        None => std::slice::from_ref(right),
+    };
+    let mut list = Vec::new();
+    for member in members {
+        let bucket = |value: &Value| value.as_u64().and_then(|number| u16::try_from(number).ok()).filter(|&n| n <= MAX_TOTAL);
+        match member.get("range").and_then(Value::as_array).map(Vec::as_slice) {
+            Some([first, last]) => list.extend(bucket(first)?..=bucket(last)?),
+            _ => list.push(bucket(member)?),
+        }
+    }
+    Some(Hash {
+        fields: expression(jhash.get("expr")?)?,
+        total: number("mod")?,
+        seed: number("seed").unwrap_or_default(),
+        among,
+        buckets: list.into_iter().collect::<Buckets>(),
+    })
+}
