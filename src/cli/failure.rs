@@ -15,6 +15,7 @@ pub(crate) enum Reason {
     BadInput,
     Conflict,
     LockHeld,
+    NoSuchClusterIp,
     NoSuchFeature,
     NoSuchInterface,
     NoSuchProgram,
@@ -27,12 +28,13 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    pub(crate) const ALL: [Reason; 14] = [
+    pub(crate) const ALL: [Reason; 15] = [
         Reason::Ambiguous,
         Reason::BadFile,
         Reason::BadInput,
         Reason::Conflict,
         Reason::LockHeld,
+        Reason::NoSuchClusterIp,
         Reason::NoSuchFeature,
         Reason::NoSuchInterface,
         Reason::NoSuchProgram,
@@ -51,6 +53,7 @@ impl Reason {
             Reason::BadInput => "bad-input",
             Reason::Conflict => "conflict",
             Reason::LockHeld => "lock-held",
+            Reason::NoSuchClusterIp => "no-such-cluster-ip",
             Reason::NoSuchFeature => "no-such-feature",
             Reason::NoSuchInterface => "no-such-interface",
             Reason::NoSuchProgram => "no-such-program",

@@ -1,9 +1,10 @@
 //! The commands: flags and the order of steps. Look, decide, act, look again.
 
+pub mod bucket;
 pub mod heartbeat;
 pub mod vip;
 
 use crate::cli::Tool;
 
 /// Every command of the family, in the order of the manual.
-pub const TOOLS: &[&Tool] = &[&heartbeat::TOOL, &vip::TOOL];
+pub const TOOLS: &[&Tool] = &[&bucket::TOOL, &heartbeat::TOOL, &vip::TOOL];

@@ -1,6 +1,7 @@
 //! The JSON contract: what other programs read. One file per command, apart from the types that
 //! we think with, so that renaming a field inside cannot break somebody's pipe.
 
+pub(crate) mod bucket;
 pub(crate) mod config;
 pub(crate) mod envelope;
 pub(crate) mod heartbeat;

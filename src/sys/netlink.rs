@@ -16,6 +16,7 @@ use netlink_packet_route::address::{
 use netlink_packet_route::link::{
     LinkAttribute, LinkExtentMask, LinkFlags, LinkInfo, LinkLayerType, LinkMessage, Prop,
 };
+use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
@@ -29,6 +30,8 @@ const BATCH: usize = 128;
 /// Room for errors: each echoes its request's header and says why.
 const RECEIVE_BUFFER: usize = 1 << 20;
 const MESSAGE_HEADER: usize = 16;
+/// The interface's own table, not that of a bridge above it (`linux/neighbour.h`).
+const NTF_SELF: u8 = 0x02;
 
 /// A socket to the kernel's routing tables.
 pub(crate) struct Netlink {
@@ -188,6 +191,45 @@ impl Netlink {
             ]),
         ];
         self.one(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Lets frames for the unicast address `mac` in on a link, or no longer: `bridge fdb add MAC dev DEV self`.
+    pub(crate) fn set_filter(
+        &mut self,
+        ifindex: u32,
+        mac: Mac,
+        open: bool,
+    ) -> Result<std::result::Result<(), Refusal>> {
+        let mut message = NeighbourMessage::default();
+        message.header.family = AddressFamily::Bridge;
+        message.header.ifindex = ifindex;
+        message.header.state = NeighbourState::Permanent;
+        message.header.flags = NeighbourFlags::from_bits_retain(NTF_SELF);
+        message.attributes = vec![NeighbourAttribute::LinkLayerAddress(mac.0.to_vec())];
+        if open {
+            self.one(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE | NLM_F_EXCL)
+        } else {
+            self.one(RouteNetlinkMessage::DelNeighbour(message), 0)
+        }
+    }
+
+    /// The unicast addresses that a link lets in besides its own.
+    pub(crate) fn filters(&mut self, ifindex: u32) -> Result<Vec<Mac>> {
+        let mut message = NeighbourMessage::default();
+        message.header.family = AddressFamily::Bridge;
+        let mut macs = Vec::new();
+        self.dump(RouteNetlinkMessage::GetNeighbour(message), "list", "the filters of interfaces", |message| {
+            if let RouteNetlinkMessage::NewNeighbour(message) = message
+                && message.header.ifindex == ifindex
+                && message.header.flags.bits() & NTF_SELF != 0
+            {
+                macs.extend(message.attributes.iter().filter_map(|attribute| match attribute {
+                    NeighbourAttribute::LinkLayerAddress(bytes) => <[u8; 6]>::try_from(bytes.as_slice()).ok().map(Mac),
+                    _ => None,
+                }));
+            }
+        })?;
+        Ok(macs)
     }
 
     /// Sets a link up.

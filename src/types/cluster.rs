@@ -9,6 +9,7 @@ use std::time::Duration;
 
 /// What is hashed to find the bucket of a packet. The names are CLUSTERIP's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::enum_variant_names)] // CLUSTERIP's names
 pub(crate) enum Mode {
     #[default]
     SourceIp,

@@ -1,4 +1,4 @@
-//! The text of `/proc/net/ipt_CLUSTERIP/ADDRESS` (net/ipv4/netfilter/ipt_CLUSTERIP.c, Linux 2.6.10 to 6.1).
+//! The text of `/proc/net/ipt_CLUSTERIP/ADDRESS` (`net/ipv4/netfilter/ipt_CLUSTERIP.c`, Linux 2.6.10 to 6.1).
 //!
 //! Reading gives the local nodes, `1,2` and a newline, or nothing at all where there is none.
 //! Writing takes one of `+N` and `-N` a write.

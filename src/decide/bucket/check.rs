@@ -79,7 +79,10 @@ pub(crate) struct Difference {
 /// The facts of `wanted` that `got` does not have, or has otherwise. Both in any order.
 ///
 /// A fact of `got` that nobody asked for is no difference: the host has a life besides ours.
-pub(crate) fn differences(wanted: &[(String, String, Option<String>)], got: &BTreeMap<String, String>) -> Vec<Difference> {
+pub(crate) fn differences(
+    wanted: &[(String, String, Option<String>)],
+    got: &BTreeMap<String, String>,
+) -> Vec<Difference> {
     wanted
         .iter()
         .filter_map(|(what, want, mend)| {
@@ -127,7 +130,10 @@ mod tests {
 
     #[test]
     fn what_is_missing_or_other_is_a_difference() {
-        let wanted = [("address".to_owned(), "present".to_owned(), Some("vip add".to_owned())), ("mac".to_owned(), "a".to_owned(), None)];
+        let wanted = [
+            ("address".to_owned(), "present".to_owned(), Some("vip add".to_owned())),
+            ("mac".to_owned(), "a".to_owned(), None),
+        ];
         let got = BTreeMap::from([("mac".to_owned(), "b".to_owned()), ("other".to_owned(), "c".to_owned())]);
         let found = differences(&wanted, &got);
         assert_eq!(found.len(), 2);

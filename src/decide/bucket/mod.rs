@@ -33,9 +33,12 @@ pub(crate) fn seed(vip: IpAddr) -> u32 {
 /// The cluster MAC for which none was given: locally administered, a group address unless
 /// `unicast`, then five bytes of FNV-1a over the address's bytes.
 pub(crate) fn mac(vip: IpAddr, unicast: bool) -> Mac {
-    let [a, b, c, d] = seed(vip).to_be_bytes();
-    let [e, ..] = fnv(octets(vip).into_iter().rev()).to_be_bytes();
-    Mac([if unicast { 0x02 } else { 0x03 }, a, b, c, d, e])
+    let mut mac = [if unicast { 0x02 } else { 0x03 }, 0, 0, 0, 0, 0];
+    let backwards = fnv(octets(vip).into_iter().rev());
+    for (to, from) in mac.iter_mut().skip(1).zip(seed(vip).to_be_bytes().into_iter().chain(backwards.to_be_bytes())) {
+        *to = from;
+    }
+    Mac(mac)
 }
 
 #[cfg(test)]

@@ -190,7 +190,8 @@ pub(crate) fn plan(settings: &Settings, view: &View, memory: &Memory, now: Tick)
     let epoch = round.epoch(&owners);
     let mut plan = Plan {
         epoch,
-        unowned: Buckets::all(settings.total).difference(&owners.0.values().fold(Buckets::new(), |all, own| all.union(own))),
+        unowned: Buckets::all(settings.total)
+            .difference(&owners.0.values().fold(Buckets::new(), |all, own| all.union(own))),
         owners,
         mine: Buckets::new(),
         moves: Vec::new(),
@@ -241,7 +242,8 @@ pub(crate) fn plan(settings: &Settings, view: &View, memory: &Memory, now: Tick)
 
 /// How a bucket of `mine` that was not held before is taken: as what its old owner lists says.
 pub(crate) fn how_to_take(view: &View, me: &str, bucket: u16) -> How {
-    let drains = |(name, node): (&String, &Node)| name != me && node.status == Status::Up && node.draining.contains(bucket);
+    let drains =
+        |(name, node): (&String, &Node)| name != me && node.status == Status::Up && node.draining.contains(bucket);
     if view.nodes.iter().any(drains) { How::Drain } else { How::TakeOver }
 }
 
@@ -302,7 +304,7 @@ impl Round<'_> {
         alone.then_some("isolated")
     }
 
-    fn is_fit(&self, node: &Node) -> bool {
+    fn is_fit(node: &Node) -> bool {
         node.status == Status::Up && !node.unfit
     }
 
@@ -310,31 +312,35 @@ impl Round<'_> {
     fn target(&self, gave_up: bool) -> Owners {
         let settings = self.settings;
         let mut fit: BTreeMap<&str, Option<&Node>> =
-            self.peers().filter(|(_, node)| node.is_some_and(|node| self.is_fit(node))).collect();
+            self.peers().filter(|(_, node)| node.is_some_and(Self::is_fit)).collect();
         if !gave_up {
             fit.insert(settings.me.as_str(), self.me());
         }
         // Planned maintenance of everybody would be an outage.
-        let rests = |node: &Option<&Node>| node.is_some_and(|node| node.standby.is_some());
-        if !fit.values().all(rests) {
-            fit.retain(|_, node| !rests(node));
+        let rests = |node: Option<&Node>| node.is_some_and(|node| node.standby.is_some());
+        if !fit.values().copied().all(rests) {
+            fit.retain(|_, node| !rests(*node));
         }
-        let weight = |name: &str, node: &Option<&Node>| {
+        let weight = |name: &str, node: Option<&Node>| {
             settings.weights.get(name).copied().or_else(|| node.and_then(|node| node.weight))
         };
-        let weighted = fit.iter().any(|(name, node)| weight(name, node).is_some());
+        let weighted = fit.iter().any(|(name, node)| weight(name, *node).is_some());
         let home = |name: &str| settings.homes.0.get(name).map_or(0, Buckets::len);
         let weights = fit
             .iter()
             .map(|(&name, node)| {
                 let default = if weighted { 1 } else { u32::try_from(home(name)).unwrap_or(1).max(1) };
-                (name.to_owned(), weight(name, node).unwrap_or(default))
+                (name.to_owned(), weight(name, *node).unwrap_or(default))
             })
             .collect();
         let present = fit
             .iter()
             .map(|(&name, node)| {
-                let own = if name == settings.me { self.own_now() } else { node.and_then(|node| node.own.clone()).unwrap_or_default() };
+                let own = if name == settings.me {
+                    self.own_now()
+                } else {
+                    node.and_then(|node| node.own.clone()).unwrap_or_default()
+                };
                 (name.to_owned(), own)
             })
             .collect();
@@ -395,7 +401,8 @@ impl Round<'_> {
                             claim = Claim::Lives;
                         }
                     } else if settings.agree
-                        && (node.epoch.is_some_and(|theirs| theirs != epoch) || self.now.since(node.last) > settings.fresh())
+                        && (node.epoch.is_some_and(|theirs| theirs != epoch)
+                            || self.now.since(node.last) > settings.fresh())
                     {
                         claim = Claim::Held;
                     }
@@ -453,7 +460,8 @@ impl Round<'_> {
             return None;
         }
         if mine {
-            let twice = self.view.nodes.get(to).and_then(|node| node.own.as_ref()).is_some_and(|own| own.contains(bucket));
+            let twice =
+                self.view.nodes.get(to).and_then(|node| node.own.as_ref()).is_some_and(|own| own.contains(bucket));
             let how = if gave_up.is_some() || twice { How::Settle } else { How::Drain };
             let why = gave_up.map_or_else(|| self.reason(bucket, me, to), str::to_owned);
             return Some((Some(me.to_owned()), how, why));
@@ -463,7 +471,8 @@ impl Round<'_> {
         if let Some((from, _)) = living {
             return (from != to).then(|| (Some(from.to_owned()), How::Drain, self.reason(bucket, from, to)));
         }
-        let drains = self.view.nodes.iter().find(|(_, node)| node.status == Status::Up && node.draining.contains(bucket));
+        let drains =
+            self.view.nodes.iter().find(|(_, node)| node.status == Status::Up && node.draining.contains(bucket));
         if let Some((from, _)) = drains {
             return Some((Some(from.clone()), How::Drain, "released".to_owned()));
         }
@@ -494,7 +503,8 @@ impl Round<'_> {
         for (name, node) in self.peers() {
             let target = plan.owners.0.get(name).cloned().unwrap_or_default();
             // While it is up and follows our map, it can take what that map gives it and no more.
-            let agrees = node.is_some_and(|node| node.status == Status::Up && node.epoch.is_none_or(|epoch| epoch == plan.epoch));
+            let agrees = node
+                .is_some_and(|node| node.status == Status::Up && node.epoch.is_none_or(|epoch| epoch == plan.epoch));
             let earlier = self.memory.could.get(name).filter(|_| !agrees).cloned().unwrap_or_default();
             could.insert(name.to_owned(), target.union(&earlier));
         }
@@ -594,7 +604,16 @@ mod tests {
         let nodes = [("n1", up("")), ("n2", up("1-4")), ("n3", up("5-6"))];
         let plan = conclude(&settings("n1"), &view(&nodes));
         assert!(plan.mine.is_empty() && plan.held.is_empty());
-        assert_eq!(plan.moves[0], Move { buckets: list("1-2"), from: Some("n2".to_owned()), to: "n1".to_owned(), how: How::Drain, why: "home".to_owned() });
+        assert_eq!(
+            plan.moves[0],
+            Move {
+                buckets: list("1-2"),
+                from: Some("n2".to_owned()),
+                to: "n1".to_owned(),
+                how: How::Drain,
+                why: "home".to_owned()
+            }
+        );
         // n2 releases.
         assert_eq!(conclude(&settings("n2"), &view(&nodes)).mine, list("3-4"));
         let released = Node { draining: list("1-2"), ..up("3-4") };
@@ -626,7 +645,11 @@ mod tests {
     #[test]
     fn the_last_owners_death_leaves_an_earlier_drain() {
         // n2 drains 5, n3 took it and died.
-        let nodes = view(&[("n1", up("1-2")), ("n2", Node { draining: list("5-6"), ..up("3-4") }), ("n3", Node { proven_off: true, ..down("5-6", 90) })]);
+        let nodes = view(&[
+            ("n1", up("1-2")),
+            ("n2", Node { draining: list("5-6"), ..up("3-4") }),
+            ("n3", Node { proven_off: true, ..down("5-6", 90) }),
+        ]);
         let plan = conclude(&settings("n1"), &nodes);
         let gained = plan.mine.difference(&list("1-2")).iter().next().unwrap();
         assert_eq!(how_to_take(&nodes, "n1", gained), How::Drain);
@@ -654,7 +677,11 @@ mod tests {
         let plan = conclude(&settings("n1"), &nodes);
         assert!(plan.mine.is_empty());
         assert!(plan.moves.iter().all(|step| step.how == How::Drain && step.why.contains("new kernel")));
-        let all = view(&[("n1", rests.clone()), ("n2", Node { own: Some(list("3-4")), ..rests.clone() }), ("n3", Node { own: Some(list("5-6")), ..rests })]);
+        let all = view(&[
+            ("n1", rests.clone()),
+            ("n2", Node { own: Some(list("3-4")), ..rests.clone() }),
+            ("n3", Node { own: Some(list("5-6")), ..rests }),
+        ]);
         assert_eq!(conclude(&settings("n1"), &all).mine, list("1-2"));
     }
 
@@ -677,14 +704,19 @@ mod tests {
         assert!(conclude(&mine, &nodes).mine.is_empty());
         assert_eq!(conclude(&mine, &nodes).held, list("1-2"));
         let there = Settings { config: Some("b".to_owned()), ..settings("n2") };
-        let nodes = view(&[("n1", Node { config: Some("a".to_owned()), ..up("") }), ("n2", up("1-4")), ("n3", up("5-6"))]);
+        let nodes =
+            view(&[("n1", Node { config: Some("a".to_owned()), ..up("") }), ("n2", up("1-4")), ("n3", up("5-6"))]);
         assert_eq!(conclude(&there, &nodes).mine, list("1-4"));
     }
 
     #[test]
     fn a_peer_on_another_map_is_waited_for() {
         let strict = Settings { agree: true, ..settings("n1") };
-        let mut nodes = view(&[("n1", up("1-2")), ("n2", Node { epoch: Some(5), last: at(100), ..up("3-4") }), ("n3", Node { proven_off: true, ..down("5-6", 1) })]);
+        let mut nodes = view(&[
+            ("n1", up("1-2")),
+            ("n2", Node { epoch: Some(5), last: at(100), ..up("3-4") }),
+            ("n3", Node { proven_off: true, ..down("5-6", 1) }),
+        ]);
         let first = conclude(&strict, &nodes);
         assert_eq!(first.mine, list("1-2"));
         assert!(!first.held.is_empty());

@@ -76,7 +76,9 @@ pub(crate) fn share(total: u16, homes: &Owners, fit: &Fit) -> Owners {
     }
     let mut room: BTreeMap<&str, usize> = quotas
         .iter()
-        .map(|(node, &quota)| (node.as_str(), usize::from(quota).saturating_sub(shares.get(node.as_str()).map_or(0, Buckets::len))))
+        .map(|(node, &quota)| {
+            (node.as_str(), usize::from(quota).saturating_sub(shares.get(node.as_str()).map_or(0, Buckets::len)))
+        })
         .filter(|(_, room)| *room > 0)
         .collect();
     let mut pairs: Vec<(u64, u16, &str)> =
@@ -99,11 +101,12 @@ pub(crate) fn share(total: u16, homes: &Owners, fit: &Fit) -> Owners {
     Owners(shares.into_iter().map(|(node, share)| (node.to_owned(), share)).collect())
 }
 
-/// How well a bucket sits on a node: FNV-1a over both, mixed as SplitMix64 does.
+/// How well a bucket sits on a node: FNV-1a over both, mixed as `SplitMix64` does.
 fn score(node: &str, bucket: u16) -> u64 {
-    let hash = node.bytes().chain(bucket.to_be_bytes()).fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash = node
+        .bytes()
+        .chain(bucket.to_be_bytes())
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     let mixed = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ (mixed >> 31)
@@ -111,8 +114,10 @@ fn score(node: &str, bucket: u16) -> u64 {
 
 /// 24 bits that tell one map from another, for the low bits of its number.
 pub(crate) fn digest(owners: &Owners) -> u64 {
-    let text: String = owners.0.iter().map(|(node, buckets)| format!("{node}={buckets};")).collect();
-    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let texts = owners.0.iter().map(|(node, buckets)| format!("{node}={buckets};").into_bytes());
+    let hash = texts
+        .flatten()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     (hash ^ (hash >> 24) ^ (hash >> 48)) & 0x00ff_ffff
 }
 
@@ -183,7 +188,9 @@ mod tests {
         for first in 0..usize::from(n_nodes) {
             for second in 0..usize::from(n_nodes) {
                 if first != second {
-                    let alive = |dead: &[usize]| (0..usize::from(n_nodes)).map(|node| !dead.contains(&node)).collect::<Vec<_>>();
+                    let alive = |dead: &[usize]| {
+                        (0..usize::from(n_nodes)).map(|node| !dead.contains(&node)).collect::<Vec<_>>()
+                    };
                     let one = share(total, &homes, &fit(&homes, &alive(&[first])));
                     let two = share(total, &homes, &fit(&homes, &alive(&[first, second])));
                     let own = one.0[&format!("n{}", second + 1)].len();

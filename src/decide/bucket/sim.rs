@@ -325,14 +325,12 @@ fn a_standby_drains_out_and_back() {
     assert_eq!(world.owned(), homes);
 }
 
-/// How many worlds are played: a dozen takes seconds; `SIM_RUNS=600` has been played too.
-fn runs() -> u64 {
-    std::env::var("SIM_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(12)
-}
+/// How many worlds are played: seconds' worth. 600 have been played too.
+const RUNS: u64 = 12;
 
 #[test]
 fn no_bucket_is_ever_served_twice() {
-    for seed in 0..runs() {
+    for seed in 0..RUNS {
         let n_hosts = 2 + seed as usize % 4;
         let mut world = World::new(n_hosts, 12, seed, [0, 10, 30, 50][seed as usize % 4]);
         world.run(1_000);

@@ -99,7 +99,8 @@ fn string(value: &Value, key: &str) -> Option<String> {
 fn timed(element: &Value) -> Option<Timed> {
     let element = element.get("elem")?;
     let value = string(element, "val")?;
-    let left = element.get("expires").and_then(Value::as_u64)?;
+    // Below one second nft prints 0.
+    let left = element.get("expires").and_then(Value::as_u64).unwrap_or_default();
     Some(Timed { value, left: Duration::from_secs(left) })
 }
 
@@ -198,13 +199,13 @@ fn scalar(value: &Value) -> Option<String> {
 fn expression(value: &Value) -> Option<String> {
     let (kind, body) = value.as_object()?.iter().next()?;
     match kind.as_str() {
-        "payload" => match (string(body, "protocol"), string(body, "field")) {
-            (Some(protocol), Some(field)) => Some(format!("{protocol} {field}")),
-            _ => {
-                let number = |key| body.get(key).and_then(Value::as_u64);
-                Some(format!("@{},{},{}", string(body, "base")?, number("offset")?, number("len")?))
+        "payload" => {
+            if let (Some(protocol), Some(field)) = (string(body, "protocol"), string(body, "field")) {
+                return Some(format!("{protocol} {field}"));
             }
-        },
+            let number = |key| body.get(key).and_then(Value::as_u64);
+            Some(format!("@{},{},{}", string(body, "base")?, number("offset")?, number("len")?))
+        }
         "meta" => {
             let key = string(body, "key")?;
             Some(if key == "l4proto" { format!("meta {key}") } else { key })
@@ -212,7 +213,11 @@ fn expression(value: &Value) -> Option<String> {
         "ct" => Some(format!("ct {}", string(body, "key")?)),
         "fib" => {
             let flags = body.get("flags")?.as_array()?;
-            Some(format!("fib {} {}", flags.iter().map(scalar).collect::<Option<Vec<_>>>()?.join(" . "), string(body, "result")?))
+            Some(format!(
+                "fib {} {}",
+                flags.iter().map(scalar).collect::<Option<Vec<_>>>()?.join(" . "),
+                string(body, "result")?
+            ))
         }
         "concat" => Some(body.as_array()?.iter().map(expression).collect::<Option<Vec<_>>>()?.join(" . ")),
         _ => None,
@@ -235,7 +240,8 @@ fn hash(jhash: &Value, op: &str, right: &Value) -> Option<Hash> {
     };
     let mut list = Vec::new();
     for member in members {
-        let bucket = |value: &Value| value.as_u64().and_then(|number| u16::try_from(number).ok()).filter(|&n| n <= MAX_TOTAL);
+        let bucket =
+            |value: &Value| value.as_u64().and_then(|number| u16::try_from(number).ok()).filter(|&n| n <= MAX_TOTAL);
         match member.get("range").and_then(Value::as_array).map(Vec::as_slice) {
             Some([first, last]) => list.extend(bucket(first)?..=bucket(last)?),
             _ => list.push(bucket(member)?),

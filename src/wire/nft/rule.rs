@@ -25,7 +25,7 @@ pub(crate) struct Hash {
 }
 
 /// A rule in a chain.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rule {
     pub(crate) parts: Vec<Part>,
     pub(crate) comment: Option<String>,

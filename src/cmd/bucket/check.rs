@@ -1,0 +1,177 @@
+//! `bucket check`: does this host hold all that a cluster IP needs?
+
+use super::backend::{Store, Where, table};
+use super::{address_text, carried, is_joined, join_text, silence, sysctl_name};
+use crate::cli::args::flags;
+use crate::cli::{Exit, Failure, Process, Verb};
+use crate::decide::bucket::check::differences;
+use crate::record::Head;
+use crate::record::bucket::{CHECK_COLUMNS, CHECK_SCHEMA, Check, Difference, Warning};
+use crate::sys::netlink::Netlink;
+use crate::sys::nft::Nft;
+use crate::sys::sysctl;
+use crate::types::cluster::{Cluster, Mode};
+use crate::types::net::Prefix;
+use crate::types::status::Status;
+use crate::wire::nft::cluster;
+use clap::{ArgMatches, Args, FromArgMatches};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+pub(super) const VERB: Verb = Verb {
+    name: "check",
+    about: "Check that rules, address, membership and settings agree; say what mends them",
+    examples: "bucket check 192.0.2.10 && echo whole\n\
+               bucket check 192.0.2.10 | jq -r '.differences[].mend'",
+    args: flags::<Flags>,
+    schemas: &[CHECK_SCHEMA],
+    columns: CHECK_COLUMNS,
+    run,
+};
+
+#[derive(Args, Debug)]
+struct Flags {
+    /// The cluster IP
+    #[arg(value_name = "VIP", value_parser = super::vip)]
+    vip: IpAddr,
+
+    #[command(flatten)]
+    place: Where,
+}
+
+/// Facts as name, value and what mends it.
+type Facts = Vec<(String, String, Option<String>)>;
+
+const PRESENT: &str = "present";
+
+fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
+    let flags = Flags::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let vip = flags.vip;
+    let deadline = process.deadline(Duration::ZERO);
+    let store = Store::open(&flags.place, "check", Some(vip), process, deadline)?;
+    let seen = store.need("check", vip)?;
+    let mut found = Vec::new();
+    let mut warnings = Vec::new();
+    if let (Store::Nft(nft), Some(cluster)) = (&store, &seen.cluster) {
+        let remake = format!("bucket init {vip} --dev {} … with the flags it was made with", cluster.dev);
+        for wanted in cluster::tables(cluster, &seen.held).map_err(Failure::usage)? {
+            let Some(got) = table(nft, wanted.family, vip)? else {
+                found.push(difference(format!("table {}", wanted.family), PRESENT, "absent", Some(&remake)));
+                continue;
+            };
+            for (what, want, got) in cluster::differences(&wanted, &got) {
+                found.push(Difference { what, want, got, mend: Some(remake.clone()) });
+            }
+        }
+        let mut netlink = Netlink::open()?;
+        let (wanted, got) = facts(&mut netlink, cluster)?;
+        found.extend(differences(&wanted, &got).into_iter().map(|found| Difference {
+            what: found.what,
+            want: found.want,
+            got: found.got,
+            mend: found.mend,
+        }));
+        if seen.is_lapsed() {
+            found.push(difference("lease".to_owned(), "renewed", "run out", Some("is bucket apply --follow running?")));
+        }
+        warnings = warn(nft, cluster)?;
+    }
+    let whole = found.is_empty();
+    let mut head = Head::new("bucket.check").about(vip);
+    head.status = Some(if whole { Status::Up } else { Status::Down });
+    process.out.record(&head, &Check { differences: found, warnings })?;
+    Ok(if whole { Exit::Yes } else { Exit::No })
+}
+
+fn difference(what: String, want: &str, got: &str, mend: Option<&str>) -> Difference {
+    Difference { what, want: want.to_owned(), got: got.to_owned(), mend: mend.map(str::to_owned) }
+}
+
+/// What must hold besides the rules, and what does.
+fn facts(netlink: &mut Netlink, cluster: &Cluster) -> Result<(Facts, BTreeMap<String, String>), Failure> {
+    let (vip, dev) = (cluster.vip, &cluster.dev);
+    let mut wanted: Facts = Vec::new();
+    let mut got = BTreeMap::new();
+    let mut fact = |what: &str, want: &str, mend: String| wanted.push((what.to_owned(), want.to_owned(), Some(mend)));
+    fact("interface", PRESENT, format!("see: ip link show {dev}"));
+    let Some(link) = netlink.links()?.into_iter().find(|link| link.name == *dev) else {
+        return Ok((wanted, got));
+    };
+    got.insert("interface".to_owned(), PRESENT.to_owned());
+    fact("link", "up with carrier", format!("ip link set {dev} up"));
+    let state = if !link.up {
+        "down"
+    } else if link.carrier {
+        "up with carrier"
+    } else {
+        "up without carrier"
+    };
+    got.insert("link".to_owned(), state.to_owned());
+    fact("address", PRESENT, address_text(vip, dev));
+    if carried(netlink, vip)?
+        .iter()
+        .any(|address| address.ifindex == link.index && address.prefix == Prefix::host(vip) && address.is_usable())
+    {
+        got.insert("address".to_owned(), PRESENT.to_owned());
+    }
+    fact("membership", PRESENT, join_text(dev, cluster.mac, true));
+    if is_joined(netlink, &link, cluster.mac)? {
+        got.insert("membership".to_owned(), PRESENT.to_owned());
+    }
+    // The correction of IPv6 sums is made from the interface's own MAC: with another every
+    // advertisement would be dropped for its sum.
+    fact("made_from_mac", &cluster.made_from.to_string(), format!("bucket init {vip} --dev {dev} … again"));
+    got.insert("made_from_mac".to_owned(), link.mac.map_or_else(|| "none".to_owned(), |mac| mac.to_string()));
+    let path = silence(vip, dev);
+    if let Some(value) = sysctl::read(&path)? {
+        fact(&sysctl_name(&path), "1", format!("sysctl -w {}=1", sysctl_name(&path)));
+        got.insert(sysctl_name(&path), value);
+    }
+    Ok((wanted, got))
+}
+
+/// What works now and may do harm one day.
+fn warn(nft: &Nft, cluster: &Cluster) -> Result<Vec<Warning>, Failure> {
+    let mut warnings = Vec::new();
+    let mut warn = |what: String, mend: Option<&str>| warnings.push(Warning { what, mend: mend.map(str::to_owned) });
+    if cluster.lease.is_none() {
+        warn(
+            "no lease: a frozen host answers for its buckets until it is fenced".to_owned(),
+            Some("bucket init … --lease 2s"),
+        );
+    } else {
+        warn(
+            "a machine that its hypervisor pauses stops the lease's clock too: there only fencing helps".to_owned(),
+            None,
+        );
+    }
+    let established =
+        sysctl::read("netfilter/nf_conntrack_tcp_timeout_established")?.and_then(|text| text.parse::<u64>().ok());
+    if let Some(seconds) = established
+        && seconds < 3600
+    {
+        warn(
+            format!(
+                "a drain loses TCP connections that are idle for {seconds} s: nf_conntrack_tcp_timeout_established"
+            ),
+            Some("sysctl -w net.netfilter.nf_conntrack_tcp_timeout_established=432000"),
+        );
+    }
+    let rules = nft.list_text(&["ruleset"], "this host")?.unwrap_or_default();
+    if rules.lines().any(|line| line.split_whitespace().any(|word| word == "notrack")) {
+        warn(
+            "a rule untracks packets: untracked connections cannot be drained".to_owned(),
+            Some("see: nft list ruleset"),
+        );
+    }
+    let helped =
+        rules.contains("ct helper set") || sysctl::read("netfilter/nf_conntrack_helper")?.as_deref() == Some("1");
+    if helped && cluster.mode != Mode::SourceIp {
+        warn(
+            "connection helpers (FTP, SIP, TFTP) need --mode sourceip: with ports their data connections hash elsewhere".to_owned(),
+            None,
+        );
+    }
+    Ok(warnings)
+}

@@ -1,0 +1,226 @@
+//! `bucket clear`: take a cluster IP away from this node.
+
+use super::backend::{self, Seen, Store, Where, listed, tables};
+use super::{carried, is_joined, join, join_text, silence, sysctl_name};
+use crate::cli::args::{Changing, flags};
+use crate::cli::{Exit, Failure, Process, Verb};
+use crate::record::bucket::{ACTED_COLUMNS, CLEAR_SCHEMA, Cleared};
+use crate::record::{Action, Head};
+use crate::sys;
+use crate::sys::netlink::{AddressRequest, Netlink};
+use crate::sys::nft::Nft;
+use crate::sys::state::Lock;
+use crate::sys::sysctl;
+use crate::types::cluster::{Cluster, Held};
+use crate::types::link::{Address, AddressFlags, Link};
+use crate::types::net::Prefix;
+use crate::wire::nft::{cluster, family};
+use clap::{ArgMatches, Args, FromArgMatches};
+use nix::errno::Errno;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+pub(super) const VERB: Verb = Verb {
+    name: "clear",
+    about: "Take a cluster IP away: close it, then the address, the membership, the rules",
+    examples: "bucket clear 192.0.2.10             one that is not there is no failure\n\
+               bucket clear 192.0.2.10 --dry-run   what would go?",
+    args: flags::<Flags>,
+    schemas: &[CLEAR_SCHEMA],
+    columns: ACTED_COLUMNS,
+    run,
+};
+
+#[derive(Args, Debug)]
+struct Flags {
+    /// The cluster IP
+    #[arg(value_name = "VIP", value_parser = super::vip)]
+    vip: IpAddr,
+
+    #[command(flatten)]
+    place: Where,
+
+    #[command(flatten)]
+    changing: Changing,
+}
+
+/// What there is to take away.
+struct Found {
+    before: Option<Seen>,
+    /// Any of the tables, also one whose form we cannot read.
+    rules: bool,
+    addresses: Vec<Address>,
+    member: Option<(Link, crate::types::net::Mac)>,
+    setting: Option<(String, u8)>,
+}
+
+fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
+    let flags = Flags::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let vip = flags.vip;
+    let doing = "take away the cluster IP";
+    let deadline = process.deadline(Duration::ZERO);
+    let store = Store::open(&flags.place, doing, Some(vip), process, deadline)?;
+    let _lock = if flags.changing.dry_run { None } else { Some(Lock::take(&[vip.to_string()], deadline)?) };
+    let mut head = Head::new("bucket.clear").about(vip);
+    head.dry_run = flags.changing.dry_run;
+    let nft = match &store {
+        Store::Nft(nft) => nft,
+        Store::File(origin) => {
+            let before = store.look(vip)?;
+            head.changed = Some(before.is_some());
+            if !flags.changing.dry_run {
+                head.changed = Some(backend::forget(origin, vip)?);
+            }
+            process.out.record(&head, &cleared(before.as_ref(), BTreeMap::new()))?;
+            return Ok(Exit::Yes);
+        }
+        Store::Proc(_) => {
+            return Err(Failure::usage("--backend proc: the rule of the CLUSTERIP target is removed with iptables -D"));
+        }
+    };
+    let mut netlink = Netlink::open()?;
+    let found = look(nft, &mut netlink, vip)?;
+    let actions = found.actions(vip);
+    head.changed = Some(!actions.is_empty());
+    if flags.changing.dry_run || flags.changing.explain {
+        head.actions = actions;
+    }
+    let mut sysctls = BTreeMap::new();
+    let mut exit = Exit::Yes;
+    if !flags.changing.dry_run {
+        // Teardown goes on after a failure and tells every one.
+        for failure in act(&found, nft, &mut netlink, vip, doing, &mut sysctls) {
+            process.complain(&failure.sentence);
+            exit = exit.and(failure.exit);
+        }
+    }
+    process.out.record(&head, &cleared(found.before.as_ref(), sysctls))?;
+    Ok(exit)
+}
+
+fn cleared(before: Option<&Seen>, sysctls: BTreeMap<String, String>) -> Cleared {
+    Cleared {
+        before: before.map(Seen::show),
+        lost: before.map(|before| before.held.owned.to_string()).unwrap_or_default(),
+        sysctls,
+    }
+}
+
+fn look(nft: &Nft, netlink: &mut Netlink, vip: IpAddr) -> Result<Found, Failure> {
+    // Rules of another version are taken away too: nothing else can be done with them.
+    let before = listed(nft, vip).ok().flatten().map(Seen::from);
+    let mut rules = before.is_some();
+    for family in cluster::families(vip) {
+        rules = rules || tables(nft, family)?.contains(&vip);
+    }
+    // What is left after lost rules is known by its form and our tag.
+    let ours = |address: &Address| {
+        address.prefix == Prefix::host(vip) && address.is_ours() && address.flags.has(AddressFlags::NOPREFIXROUTE)
+    };
+    let addresses: Vec<Address> = carried(netlink, vip)?.into_iter().filter(ours).collect();
+    let Some(cluster) = before.as_ref().and_then(|before| before.cluster.clone()) else {
+        return Ok(Found { before, rules, addresses, member: None, setting: None });
+    };
+    let mut others = Vec::new();
+    for family in ["ip", "ip6"] {
+        for other in tables(nft, family)?.into_iter().filter(|other| *other != vip) {
+            others.extend(listed(nft, other)?.map(|listed| listed.cluster).filter(|other| other.dev == cluster.dev));
+        }
+    }
+    let link = netlink.links()?.into_iter().find(|link| link.name == cluster.dev);
+    let member = match link {
+        Some(link)
+            if !others.iter().any(|other| other.mac == cluster.mac) && is_joined(netlink, &link, cluster.mac)? =>
+        {
+            Some((link, cluster.mac))
+        }
+        _ => None,
+    };
+    let path = silence(vip, &cluster.dev);
+    let last = !others.iter().any(|other: &Cluster| family(other.vip) == family(vip));
+    let was = cluster.sysctl_was.filter(|_| last);
+    let setting = match (was, sysctl::read(&path)?) {
+        (Some(was), Some(now)) if now != was.to_string() => Some((path, was)),
+        _ => None,
+    };
+    Ok(Found { before, rules, addresses, member, setting })
+}
+
+impl Found {
+    fn closing(&self) -> Option<String> {
+        let cluster = self.before.as_ref()?.cluster.as_ref()?;
+        cluster::map(cluster, &Held::default()).ok()
+    }
+
+    fn actions(&self, vip: IpAddr) -> Vec<Action> {
+        let mut actions = Vec::new();
+        actions.extend(self.closing().map(|text| Action { op: "nft", text }));
+        for address in &self.addresses {
+            actions.push(Action { op: "address-del", text: format!("ip addr del {}", address.prefix) });
+        }
+        if let Some((link, mac)) = &self.member {
+            actions.push(Action { op: "membership-del", text: join_text(&link.name, *mac, false) });
+        }
+        if let Some((path, was)) = &self.setting {
+            actions.push(Action { op: "sysctl", text: format!("sysctl -w {}={was}", sysctl_name(path)) });
+        }
+        if self.rules {
+            actions.push(Action { op: "nft", text: cluster::clear(vip) });
+        }
+        actions
+    }
+}
+
+/// The reverse of `init`: closed first, rules last.
+fn act(
+    found: &Found,
+    nft: &Nft,
+    netlink: &mut Netlink,
+    vip: IpAddr,
+    doing: &str,
+    sysctls: &mut BTreeMap<String, String>,
+) -> Vec<Failure> {
+    let object = vip.to_string();
+    let mut failures: Vec<Failure> = Vec::new();
+    let mut note = |outcome: Result<(), Failure>| failures.extend(outcome.err());
+    if let Some(closing) = found.closing() {
+        note(nft.load(&closing, doing, &object).map_err(Failure::from));
+    }
+    let requests: Vec<AddressRequest> = found
+        .addresses
+        .iter()
+        .map(|address| AddressRequest::Delete { prefix: address.prefix, ifindex: address.ifindex })
+        .collect();
+    match netlink.change(&requests) {
+        Err(error) => note(Err(error.into())),
+        Ok(outcomes) => {
+            for refusal in outcomes.into_iter().filter_map(Result::err) {
+                // It went away by itself between look and act.
+                if refusal.errno != Errno::EADDRNOTAVAIL {
+                    let doing = format!("take {object} away from");
+                    note(Err(sys::Error::Call {
+                        doing,
+                        object: "its interface".to_owned(),
+                        errno: refusal.errno,
+                        said: refusal.said,
+                    }
+                    .into()));
+                }
+            }
+        }
+    }
+    if let Some((link, mac)) = &found.member {
+        note(join(netlink, link, *mac, false).map_err(Failure::from));
+    }
+    if let Some((path, was)) = &found.setting {
+        match sysctl::write(path, &was.to_string()) {
+            Ok(_) => drop(sysctls.insert(sysctl_name(path), was.to_string())),
+            Err(error) => note(Err(error.into())),
+        }
+    }
+    if found.rules {
+        note(nft.load(&cluster::clear(vip), doing, &object).map_err(Failure::from));
+    }
+    failures
+}

@@ -1,0 +1,120 @@
+//! `bucket`: which buckets of a cluster IP this node answers for.
+
+mod backend;
+mod check;
+mod clear;
+mod init;
+mod set;
+mod show;
+mod verify;
+
+use crate::cli::{Exit, Failure, Reason, Tool, Verbs};
+use crate::decide::bucket::change::Refusal;
+use crate::sys;
+use crate::sys::netlink::Netlink;
+use crate::types::link::{Address, AddressFlags, Link};
+use crate::types::net::{Mac, Prefix};
+use std::net::IpAddr;
+
+/// The command.
+pub const TOOL: Tool = Tool {
+    name: "bucket",
+    about: "Say and change which buckets of a shared cluster IP this node answers for",
+    verbs: Verbs::Many(&[init::VERB, show::VERB, set::VERB, check::VERB, verify::VERB, clear::VERB]),
+};
+
+/// Reads the operand VIP.
+fn vip(text: &str) -> Result<IpAddr, String> {
+    let vip: IpAddr = text.parse().map_err(|_| format!("'{text}' is not an address (192.0.2.10, 2001:db8::10)"))?;
+    if vip.is_multicast() || vip.is_unspecified() || vip.is_loopback() {
+        return Err(format!("{vip} cannot be shared by several hosts"));
+    }
+    Ok(vip)
+}
+
+/// Nothing was made for `vip` here.
+fn absent(doing: &str, vip: IpAddr) -> Failure {
+    Failure::new(
+        Exit::Missing,
+        Reason::NoSuchClusterIp,
+        format!(
+            "cannot {doing} {vip}: it is no cluster IP on this host (make it: bucket init {vip} --dev DEV --total N)"
+        ),
+    )
+}
+
+/// A change that cannot be.
+fn refusal(why: &Refusal, doing: &str, vip: IpAddr) -> Failure {
+    match why {
+        Refusal::Beyond { buckets, total } => {
+            Failure::usage(format!("cannot {doing} {vip}: bucket {buckets} is not between 1 and {total}"))
+        }
+        Refusal::Both(buckets) => {
+            Failure::usage(format!("cannot {doing} {vip}: bucket {buckets} is both added and removed"))
+        }
+    }
+}
+
+/// The kernel's setting by which a host whose rules were lost falls silent: what came to a group
+/// MAC for an address of its own is dropped, unless a rule says that it is for this host.
+fn silence(vip: IpAddr, dev: &str) -> String {
+    let family = if vip.is_ipv4() { "ipv4" } else { "ipv6" };
+    format!("{family}/conf/{dev}/drop_unicast_in_l2_multicast")
+}
+
+/// The name of a setting as sysctl(8) takes it.
+fn sysctl_name(path: &str) -> String {
+    format!("net/{path}")
+}
+
+/// The address as `init` adds it: the whole address, no route, never chosen as source.
+fn wanted_address(vip: IpAddr, ifindex: u32) -> Address {
+    let mut address = sys::netlink::plain(Prefix::host(vip), ifindex);
+    address.flags.0 |= AddressFlags::NOPREFIXROUTE;
+    if vip.is_ipv6() {
+        // The other nodes have it too: the kernel's search for duplicates would find them.
+        address.flags.0 |= AddressFlags::NODAD;
+        address.preferred_s = Some(0);
+    }
+    address
+}
+
+/// How ip(8) would add it.
+fn address_text(vip: IpAddr, dev: &str) -> String {
+    let options = if vip.is_ipv6() { " nodad preferred_lft 0" } else { "" };
+    format!("ip addr add {} dev {dev} noprefixroute{options}", Prefix::host(vip))
+}
+
+/// Whether frames for `mac` are let in on the link.
+fn is_joined(netlink: &mut Netlink, link: &Link, mac: Mac) -> sys::Result<bool> {
+    Ok(if mac.is_group() { sys::group::joined(&link.name)? } else { netlink.filters(link.index)? }.contains(&mac))
+}
+
+/// Lets frames for `mac` in on the link, or no longer.
+fn join(netlink: &mut Netlink, link: &Link, mac: Mac, join: bool) -> sys::Result<()> {
+    if mac.is_group() {
+        return sys::raw::set_group(&link.name, mac, join);
+    }
+    let doing = if join { "let in frames for" } else { "no longer let in frames for" };
+    netlink.set_filter(link.index, mac, join)?.map_err(|refusal| sys::Error::Call {
+        doing: format!("{doing} {mac} on"),
+        object: link.name.clone(),
+        errno: refusal.errno,
+        said: refusal.said,
+    })
+}
+
+/// How ip(8) or bridge(8) would do it.
+fn join_text(dev: &str, mac: Mac, join: bool) -> String {
+    match (mac.is_group(), join) {
+        (true, true) => format!("ip maddr add {mac} dev {dev}"),
+        (true, false) => format!("ip maddr del {mac} dev {dev}"),
+        (false, true) => format!("bridge fdb add {mac} dev {dev} self"),
+        (false, false) => format!("bridge fdb del {mac} dev {dev} self"),
+    }
+}
+
+/// The addresses of `vip` on this host.
+fn carried(netlink: &mut Netlink, vip: IpAddr) -> sys::Result<Vec<Address>> {
+    Ok(netlink.addresses(None)?.into_iter().filter(|address| address.prefix.addr == vip).collect())
+}

@@ -1,0 +1,68 @@
+//! `bucket show`: what does this node answer for?
+
+use super::backend::{Store, Where};
+use crate::cli::args::flags;
+use crate::cli::{Exit, Failure, Process, Verb};
+use crate::record::Head;
+use crate::record::bucket::{SHOW_COLUMNS, SHOW_SCHEMA, STATE_SCHEMA, State};
+use clap::{ArgMatches, Args, FromArgMatches};
+use std::net::IpAddr;
+use std::time::Duration;
+
+pub(super) const VERB: Verb = Verb {
+    name: "show",
+    about: "Show which buckets this node answers for, as read back from the kernel",
+    examples: "bucket show                     every cluster IP of this host\n\
+               bucket show 192.0.2.10 --beat   as a beat carries it",
+    args: flags::<Flags>,
+    schemas: &[SHOW_SCHEMA, STATE_SCHEMA],
+    columns: SHOW_COLUMNS,
+    run,
+};
+
+#[derive(Args, Debug)]
+struct Flags {
+    /// The cluster IP [default: all of this host]
+    #[arg(value_name = "VIP", value_parser = super::vip)]
+    vip: Option<IpAddr>,
+
+    /// Print what a beat carries (bucket.state) instead
+    #[arg(long)]
+    beat: bool,
+
+    #[command(flatten)]
+    place: Where,
+}
+
+fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
+    let flags = Flags::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let deadline = process.deadline(Duration::ZERO);
+    let store = Store::open(&flags.place, "show", flags.vip, process, deadline)?;
+    let vips = match flags.vip {
+        Some(vip) => vec![vip],
+        None => store.all()?,
+    };
+    for vip in vips {
+        // One that went away between the list and the look was not asked for by name.
+        let seen = match flags.vip {
+            Some(vip) => Some(store.need("show", vip)?),
+            None => store.look(vip)?,
+        };
+        let Some(seen) = seen else { continue };
+        if flags.beat {
+            let lapsed = seen.is_lapsed();
+            let list = |list: &crate::types::bucket::Buckets| if lapsed { String::new() } else { list.to_string() };
+            let state = State {
+                own: list(&seen.held.owned),
+                draining: list(&seen.held.draining),
+                epoch: seen.cluster.as_ref().map_or(0, |cluster| cluster.epoch),
+                config: seen.cluster.as_ref().and_then(|cluster| cluster.config.clone()),
+                weight: None,
+            };
+            process.out.record(&Head::new("bucket.state").about(vip), &state)?;
+        } else {
+            process.out.record(&Head::new("bucket.show").about(vip), &seen.show())?;
+        }
+    }
+    Ok(Exit::Yes)
+}

@@ -1,0 +1,177 @@
+//! nftables: the program `nft`, and the kernel's word that a table changed.
+
+use super::clock::Deadline;
+use super::error::Missing;
+use super::{Error, Result, process};
+use netlink_sys::protocols::NETLINK_NETFILTER;
+use netlink_sys::{Socket, SocketAddr};
+use nix::errno::Errno;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+
+/// The program, found.
+#[derive(Clone, Debug)]
+pub(crate) struct Nft {
+    program: PathBuf,
+    deadline: Deadline,
+}
+
+impl Nft {
+    /// Finds the program; what it does from here on ends by `deadline`.
+    pub(crate) fn find(doing: &str, object: &str, deadline: Deadline) -> Result<Self> {
+        let program = process::find("nft", "nftables", doing, object)?;
+        Ok(Nft { program, deadline })
+    }
+
+    /// The same program with more time.
+    pub(crate) fn until(&self, deadline: Deadline) -> Self {
+        Nft { program: self.program.clone(), deadline }
+    }
+
+    /// Carries out a document: all of it or nothing.
+    pub(crate) fn load(&self, document: &str, doing: &str, object: &str) -> Result<()> {
+        if document.is_empty() {
+            return Ok(());
+        }
+        let done = process::run(&self.program, &["-f", "-"], document.as_bytes(), self.deadline)?;
+        if done.status.success() { Ok(()) } else { Err(refused(&done.stderr, doing, object)) }
+    }
+
+    /// What `nft -j list …` prints; `None` where that is not there.
+    pub(crate) fn list(&self, what: &[&str], object: &str) -> Result<Option<String>> {
+        self.print(&[&["-j", "list"], what].concat(), object)
+    }
+
+    /// What `nft list …` prints for people: the only form with milliseconds in it.
+    pub(crate) fn list_text(&self, what: &[&str], object: &str) -> Result<Option<String>> {
+        self.print(&[&["list"], what].concat(), object)
+    }
+
+    fn print(&self, arguments: &[&str], object: &str) -> Result<Option<String>> {
+        let done = process::run(&self.program, arguments, &[], self.deadline)?;
+        if done.status.success() {
+            return Ok(Some(String::from_utf8_lossy(&done.stdout).into_owned()));
+        }
+        match refused(&done.stderr, "list the rules of", object) {
+            Error::Call { errno: Errno::ENOENT, .. } => Ok(None),
+            error => Err(error),
+        }
+    }
+}
+
+/// nft tells the kernel's errno as its text, at the end of the first line.
+fn refused(stderr: &[u8], doing: &str, object: &str) -> Error {
+    let text = String::from_utf8_lossy(stderr);
+    let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("no word of why").trim().to_owned();
+    for (words, errno) in [
+        ("No such file or directory", Errno::ENOENT),
+        ("Operation not permitted", Errno::EPERM),
+        ("No such device", Errno::ENODEV),
+        ("File exists", Errno::EEXIST),
+        ("Device or resource busy", Errno::EBUSY),
+    ] {
+        if text.contains(words) {
+            return Error::Call { doing: doing.to_owned(), object: object.to_owned(), errno, said: Some(first) };
+        }
+    }
+    if text.contains("Operation not supported") || text.contains("Protocol not supported") {
+        return Error::Missing {
+            doing: doing.to_owned(),
+            object: object.to_owned(),
+            what: format!("nft: {first}"),
+            mend: "this kernel lacks a part of nf_tables: nft_hash, nft_fib, nft_ct, nft_reject".to_owned(),
+            reason: Missing::Feature,
+        };
+    }
+    Error::Call { doing: doing.to_owned(), object: object.to_owned(), errno: Errno::EINVAL, said: Some(first) }
+}
+
+/// Hears of changes to tables (`NFNLGRP_NFTABLES`).
+pub(crate) struct Monitor {
+    socket: Socket,
+    buffer: Vec<u8>,
+}
+
+/// What was heard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// Something of this table, other than the elements of a set.
+    Table(String),
+    /// Messages were lost.
+    Overrun,
+}
+
+impl Monitor {
+    pub(crate) fn open() -> Result<Self> {
+        let failed = |error: &std::io::Error| Error::io("listen to", "nf_tables", error);
+        let mut socket = Socket::new(NETLINK_NETFILTER).map_err(|error| failed(&error))?;
+        // NFNLGRP_NFTABLES is 7; the mask counts from bit 0.
+        socket.bind(&SocketAddr::new(0, 1 << 6)).map_err(|error| failed(&error))?;
+        socket.set_non_blocking(true).map_err(|error| failed(&error))?;
+        let _ = socket.set_rx_buf_sz(1 << 20);
+        Ok(Monitor { socket, buffer: Vec::with_capacity(65536) })
+    }
+
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Everything since the last call, without waiting.
+    pub(crate) fn heard(&mut self) -> Result<Vec<Heard>> {
+        let mut heard = Vec::new();
+        loop {
+            self.buffer.clear();
+            match self.socket.recv(&mut self.buffer, 0) {
+                Ok(_) => {}
+                Err(error) => match error.raw_os_error().map(Errno::from_raw) {
+                    Some(Errno::EAGAIN) => return Ok(heard),
+                    Some(Errno::EINTR) => continue,
+                    Some(Errno::ENOBUFS) => {
+                        heard.push(Heard::Overrun);
+                        continue;
+                    }
+                    _ => return Err(Error::io("listen to", "nf_tables", &error)),
+                },
+            }
+            let mut rest = self.buffer.as_slice();
+            while let Some((name, after)) = message(rest) {
+                rest = after;
+                if let Some(name) = name
+                    && heard.last() != Some(&Heard::Table(name.clone()))
+                {
+                    heard.push(Heard::Table(name));
+                }
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Monitor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Monitor")
+    }
+}
+
+/// One message: the table that it is about, and what follows it.
+///
+/// `struct nlmsghdr`, `struct nfgenmsg`, attributes; attribute 1 is the table's name in every
+/// message of `nf_tables` but those of a generation.
+fn message(bytes: &[u8]) -> Option<(Option<String>, &[u8])> {
+    const HEADERS: usize = 16 + 4;
+    const NAME: u16 = 1;
+    // NFT_MSG_NEWSETELEM to NFT_MSG_DELSETELEM: a lease that is renewed is no change of the rules.
+    const ELEMENTS: std::ops::RangeInclusive<u8> = 12..=14;
+    let length = usize::try_from(u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?)).ok()?;
+    let body = bytes.get(..length).filter(|_| length >= 16)?;
+    let rest = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+    let kind = *body.get(4)?;
+    let attributes = body.get(HEADERS..).unwrap_or_default();
+    let size = attributes.get(..2).and_then(|size| size.try_into().ok()).map_or(0, u16::from_ne_bytes);
+    let tag = attributes.get(2..4).and_then(|tag| tag.try_into().ok()).map_or(0, u16::from_ne_bytes);
+    // NLA_TYPE_MASK
+    let name = (tag & 0x3fff == NAME && !ELEMENTS.contains(&kind))
+        .then(|| attributes.get(4..usize::from(size)))
+        .flatten()
+        .map(|name| String::from_utf8_lossy(name).trim_end_matches('\0').to_owned());
+    Some((name, rest))
+}
