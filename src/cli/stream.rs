@@ -96,6 +96,15 @@ impl Stream {
         self.write_some()
     }
 
+    /// Queues a line of input as it came.
+    pub(crate) fn pass(&mut self, line: &str) -> Result<(), Failure> {
+        if self.queue.len() >= WAITING {
+            self.give_up_one(None);
+        }
+        self.queue.push_back(Waiting { subject: None, line: format!("{line}\n").into_bytes() });
+        self.write_some()
+    }
+
     /// Gives up the oldest waiting record of `subject`, else the oldest of all, but never one that
     /// is half written.
     fn give_up_one(&mut self, subject: Option<&str>) {

@@ -2,13 +2,14 @@
 
 use super::envelope::{Column, column};
 use super::line::Line;
-use crate::decide::bucket::change::{How, Outcome};
+use crate::decide::bucket::change::{How, Order, Outcome};
 use crate::decide::bucket::check::Shown;
+use crate::decide::bucket::plan::Memory;
 use crate::types::bucket::Buckets;
 use crate::types::cluster::{Cluster, Held, Mode};
 use crate::types::net::Mac;
 use crate::types::status::Status;
-use crate::types::time::millis;
+use crate::types::time::{Tick, millis};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -350,6 +351,8 @@ pub(crate) fn read_shown(line: &Line<'_>) -> Result<Option<(String, Shown)>, Str
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Word {
     pub(crate) node: String,
+    /// The cluster IP that its list is about.
+    pub(crate) vip: Option<String>,
     pub(crate) status: Option<Status>,
     /// The verdict is a majority's, not one node's own.
     pub(crate) voted: bool,
@@ -364,7 +367,6 @@ pub(crate) struct Word {
     pub(crate) received_ms: Option<f64>,
     pub(crate) valid_for_ms: Option<f64>,
     pub(crate) renewal: bool,
-    pub(crate) time: Option<String>,
 }
 
 /// Whether a node is to be left alone.
@@ -383,9 +385,10 @@ pub(crate) struct Lists {
     pub(crate) config: Option<String>,
 }
 
-/// What a line says about nodes, as far as it is about `vip`: a node record, a beat with its
+/// What a line says about nodes, as far as it is about `vip` (any, where that is not known yet): a node record, a beat with its
 /// payload, a vote, a proof, or the state of a node. Other records say nothing.
-pub(crate) fn read_words(line: &Line<'_>, vip: &str) -> Result<Vec<Word>, String> {
+pub(crate) fn read_words(line: &Line<'_>, vip: Option<&str>) -> Result<Vec<Word>, String> {
+    let is_about = |subject: Option<&str>| subject.is_some() && vip.is_none_or(|vip| subject == Some(vip));
     let kind = line.get::<String>("kind")?.unwrap_or_default();
     let mut words = Vec::new();
     if let Some(fence) = line.raw("fence") {
@@ -396,17 +399,19 @@ pub(crate) fn read_words(line: &Line<'_>, vip: &str) -> Result<Vec<Word>, String
             received_ms: line.get("received_ms")?,
             valid_for_ms: line.get("valid_for_ms")?,
             renewal: line.get("renewal")?.unwrap_or_default(),
-            time: line.get("time")?,
             ..word
         })
     };
     if kind.starts_with("bucket.") {
         // A state that stands alone is that of the host which wrote it.
-        if line.get::<String>("subject")?.as_deref() == Some(vip)
+        let vip = line.get::<String>("subject")?;
+        if is_about(vip.as_deref())
             && let Some(lists) = read_lists(line)?
             && let Some(node) = line.get::<String>("host")?
         {
-            words.push(common(Word { node, lists: Some(lists), weight: line.get("weight")?, ..Word::default() })?);
+            let standby = Some(line.get("standby")?.map_or(Rest::No, Rest::Because));
+            let word = Word { node, lists: Some(lists), weight: line.get("weight")?, standby, vip, ..Word::default() };
+            words.push(common(word)?);
         }
         return Ok(words);
     }
@@ -445,7 +450,8 @@ pub(crate) fn read_words(line: &Line<'_>, vip: &str) -> Result<Vec<Word>, String
             if let Some(reason) = inner.get::<String>("standby")? {
                 word.standby = Some(Rest::Because(reason));
             }
-            if own_kind == "bucket.state" && about.as_deref() == Some(vip) {
+            if own_kind == "bucket.state" && is_about(about.as_deref()) {
+                word.vip = about;
                 word.lists = read_lists(&inner)?;
                 word.weight = inner.get("weight")?.or(word.weight);
             } else if own_kind == "health.score" {
@@ -457,9 +463,9 @@ pub(crate) fn read_words(line: &Line<'_>, vip: &str) -> Result<Vec<Word>, String
     Ok(words)
 }
 
-fn priority(line: &Line<'_>, vip: &str) -> Result<Option<u32>, String> {
+fn priority(line: &Line<'_>, vip: Option<&str>) -> Result<Option<u32>, String> {
     let each = line.get::<BTreeMap<String, u32>>("priorities")?.unwrap_or_default();
-    Ok(match each.get(vip) {
+    Ok(match vip.and_then(|vip| each.get(vip)) {
         Some(priority) => Some(*priority),
         None => line.get("priority")?,
     })
@@ -491,20 +497,22 @@ pub(crate) struct Ordered {
     pub(crate) total: u16,
     pub(crate) epoch: u64,
     pub(crate) config: Option<String>,
-    pub(crate) mine: Buckets,
-    /// Of `mine`, what a living node drains.
-    pub(crate) drained: Buckets,
-    /// What is to be closed altogether, if it is given up.
-    pub(crate) settled: Buckets,
+    pub(crate) order: Order,
+    /// What the planner knew this node to hold.
+    pub(crate) known: Buckets,
+    pub(crate) standby: Option<String>,
     pub(crate) received_ms: Option<f64>,
     pub(crate) renewal: bool,
 }
 
-/// Reads a plan for `vip` made by or for `me`; `None` for any other record.
+/// Reads a plan for `vip` made for `me`; `None` for any other record.
+///
+/// What was held for want of a proof is taken where the record carries that proof.
 pub(crate) fn read_plan(line: &Line<'_>, vip: &str, me: &str) -> Result<Option<Ordered>, String> {
     if line.get::<String>("kind")?.as_deref() != Some("bucket.plan")
-        || line.get::<String>("subject")?.as_deref() != Some(vip)
+        || line.get::<String>("subject")?.is_some_and(|subject| subject != vip)
         || line.get::<String>("host")?.is_some_and(|host| host != me)
+        || line.raw("error").is_some()
     {
         return Ok(None);
     }
@@ -512,26 +520,84 @@ pub(crate) fn read_plan(line: &Line<'_>, vip: &str, me: &str) -> Result<Option<O
         total: line.get("total")?.ok_or("the plan has no 'total'")?,
         epoch: line.get("epoch")?.ok_or("the plan has no 'epoch'")?,
         config: line.get("config")?,
-        mine: line.parsed("mine")?.ok_or("the plan has no 'mine'")?,
+        standby: line.get("standby")?,
         received_ms: line.get("received_ms")?,
         renewal: line.get("renewal")?.unwrap_or_default(),
         ..Ordered::default()
     };
+    ordered.order.mine = line.parsed("mine")?.ok_or("the plan has no 'mine'")?;
+    let held = line.parsed::<Buckets>("held")?.unwrap_or_default();
+    let proven = match line.raw("fence") {
+        Some(fence) => read_fence(fence)?.map(|word| word.node),
+        None => None,
+    };
     for (name, node) in line.get::<BTreeMap<String, &RawValue>>("nodes")?.unwrap_or_default() {
         let node = Line::parse(node.get())?;
-        if name != me && node.parsed::<Status>("status")? == Some(Status::Up) {
+        if name == me {
+            ordered.known = node.parsed("own")?.unwrap_or_default();
+        } else if node.parsed::<Status>("status")? == Some(Status::Up) {
             let draining = node.parsed::<Buckets>("draining")?.unwrap_or_default();
-            ordered.drained = ordered.drained.union(&draining);
+            ordered.order.drained = ordered.order.drained.union(&draining);
         }
     }
     for step in line.get::<Vec<&RawValue>>("moves")?.unwrap_or_default() {
         let step = Line::parse(step.get())?;
-        if step.get::<String>("how")?.as_deref() == Some("settle") && step.get::<String>("from")?.as_deref() == Some(me)
-        {
-            ordered.settled = ordered.settled.union(&step.parsed::<Buckets>("buckets")?.unwrap_or_default());
+        let buckets = step.parsed::<Buckets>("buckets")?.unwrap_or_default();
+        let (from, to) = (step.get::<String>("from")?, step.get::<String>("to")?);
+        let how = step.get::<String>("how")?;
+        if how.as_deref() == Some("settle") && from.as_deref() == Some(me) {
+            ordered.order.settled = ordered.order.settled.union(&buckets);
+        }
+        if proven.is_some() && from == proven && to.as_deref() == Some(me) && how.as_deref() == Some("take-over") {
+            ordered.order.mine = ordered.order.mine.union(&buckets.intersection(&held));
         }
     }
     Ok(Some(ordered))
+}
+
+/// What `plan` remembers from run to run.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Remembered {
+    epoch: u64,
+    mine: String,
+    own: String,
+    could: BTreeMap<String, String>,
+    concluded_ms: Option<f64>,
+    away_ms: Option<f64>,
+}
+
+impl Remembered {
+    pub(crate) fn new(memory: &Memory) -> Self {
+        Remembered {
+            epoch: memory.epoch,
+            mine: memory.mine.to_string(),
+            own: memory.own.to_string(),
+            could: memory.could.iter().map(|(node, buckets)| (node.clone(), buckets.to_string())).collect(),
+            concluded_ms: memory.concluded.map(Tick::as_ms),
+            away_ms: memory.away.map(Tick::as_ms),
+        }
+    }
+
+    /// # Errors
+    /// A field that does not parse.
+    pub(crate) fn read(&self) -> Result<Memory, String> {
+        let tick = |ms: Option<f64>| -> Result<Option<Tick>, String> {
+            ms.map(|ms| Duration::try_from_secs_f64(ms / 1000.0).map(Tick).map_err(|error| error.to_string()))
+                .transpose()
+        };
+        let mut could = BTreeMap::new();
+        for (node, buckets) in &self.could {
+            could.insert(node.clone(), buckets.parse()?);
+        }
+        Ok(Memory {
+            epoch: self.epoch,
+            mine: self.mine.parse()?,
+            could,
+            own: self.own.parse()?,
+            concluded: tick(self.concluded_ms)?,
+            away: tick(self.away_ms)?,
+        })
+    }
 }
 
 /// The state of the `file` backend.
@@ -696,7 +762,7 @@ mod tests {
     }
 
     fn words(line: &str) -> Vec<Word> {
-        read_words(&Line::parse(line).unwrap(), "192.0.2.9").unwrap()
+        read_words(&Line::parse(line).unwrap(), Some("192.0.2.9")).unwrap()
     }
 
     #[test]
@@ -731,6 +797,6 @@ mod tests {
         assert_eq!(words(line)[0].proof, Some(7));
         assert!(words(r#"{"kind":"bucket.show","host":"n1","subject":"192.0.2.10","owned":"1-2"}"#).is_empty());
         assert!(words(r#"{"kind":"whatever"}"#).is_empty());
-        assert!(read_words(&Line::parse(r#"{"subject":"n2","status":"well"}"#).unwrap(), "x").is_err());
+        assert!(read_words(&Line::parse(r#"{"subject":"n2","status":"well"}"#).unwrap(), None).is_err());
     }
 }

@@ -41,6 +41,13 @@ pub(super) struct Where {
     proc_root: PathBuf,
 }
 
+impl Where {
+    /// The kernel's rules.
+    pub(super) fn nft() -> Self {
+        Where { backend: Backend::Nft, proc_root: PathBuf::from("/proc") }
+    }
+}
+
 /// What was found.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Seen {

@@ -1,17 +1,21 @@
 //! `bucket`: which buckets of a cluster IP this node answers for.
 
+mod apply;
 mod backend;
 mod check;
 mod clear;
 mod init;
+mod plan;
 mod set;
 mod show;
 mod verify;
+mod watch;
 
 use crate::cli::{Exit, Failure, Reason, Tool, Verbs};
-use crate::decide::bucket::change::Refusal;
+use crate::decide::bucket::change::{self, Refusal};
 use crate::sys;
 use crate::sys::netlink::Netlink;
+use crate::types::bucket::Buckets;
 use crate::types::link::{Address, AddressFlags, Link};
 use crate::types::net::{Mac, Prefix};
 use std::net::IpAddr;
@@ -20,7 +24,17 @@ use std::net::IpAddr;
 pub const TOOL: Tool = Tool {
     name: "bucket",
     about: "Say and change which buckets of a shared cluster IP this node answers for",
-    verbs: Verbs::Many(&[init::VERB, show::VERB, set::VERB, check::VERB, verify::VERB, clear::VERB]),
+    verbs: Verbs::Many(&[
+        init::VERB,
+        show::VERB,
+        set::VERB,
+        plan::VERB,
+        apply::VERB,
+        check::VERB,
+        verify::VERB,
+        watch::VERB,
+        clear::VERB,
+    ]),
 };
 
 /// Reads the operand VIP.
@@ -41,6 +55,12 @@ fn absent(doing: &str, vip: IpAddr) -> Failure {
             "cannot {doing} {vip}: it is no cluster IP on this host (make it: bucket init {vip} --dev DEV --total N)"
         ),
     )
+}
+
+/// Refuses buckets that do not exist, where a map names them.
+fn within(buckets: &Buckets, total: u16, doing: &str, whose: &str) -> Result<(), Failure> {
+    change::within(buckets, total)
+        .map_err(|_| Failure::usage(format!("cannot {doing} for {whose}: {buckets} goes beyond --total {total}")))
 }
 
 /// A change that cannot be.

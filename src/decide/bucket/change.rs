@@ -117,6 +117,45 @@ pub(crate) fn change(held: &Held, total: u16, wish: &Wish, how: How) -> Result<O
     Ok(Outcome { held: next, gained, lost })
 }
 
+/// What a plan orders.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Order {
+    /// These, and no others.
+    pub(crate) mine: Buckets,
+    /// What a living node drains: of these, openings alone.
+    pub(crate) drained: Buckets,
+    /// What is closed altogether if it is given up.
+    pub(crate) settled: Buckets,
+}
+
+/// What `held` becomes by a plan.
+///
+/// A bucket that was opening, and that nobody drains any more, is reset from now on: whose drain
+/// has ended has no connections left, and whoever died since had some.
+///
+/// # Errors
+/// A bucket above `total`.
+pub(crate) fn carry_out(held: &Held, total: u16, order: &Order) -> Result<(Outcome, How), Refusal> {
+    within(&order.mine, total)?;
+    let gained = order.mine.difference(&held.owned);
+    let lost = held.owned.difference(&order.mine);
+    let opening = held.opening.intersection(&order.mine);
+    let next = Held {
+        opening: opening.union(&gained).intersection(&order.drained),
+        reset: held.reset.intersection(&order.mine).union(&opening.union(&gained).difference(&order.drained)),
+        draining: held.draining.difference(&order.mine).union(&lost).difference(&order.settled),
+        owned: order.mine.clone(),
+    };
+    let how = if gained.is_empty() {
+        if lost.difference(&order.settled).is_empty() { How::Settle } else { How::Drain }
+    } else if gained.difference(&order.drained).is_empty() {
+        How::Drain
+    } else {
+        How::TakeOver
+    };
+    Ok((Outcome { held: next, gained, lost }, how))
+}
+
 /// Ends what is left of a drain or a take-over for `buckets` alone.
 pub(crate) fn settle(held: &Held, buckets: &Buckets) -> Held {
     Held {
@@ -172,6 +211,28 @@ mod tests {
         assert!(change(&Held::default(), 2, &Wish::Only(list("1-3")), How::Drain).is_err());
         assert!(change(&Held::default(), 2, &plus("", "3"), How::Drain).is_err());
         assert_eq!(change(&Held::default(), 2, &plus("1", "1"), How::Drain), Err(Refusal::Both(list("1"))));
+    }
+
+    #[test]
+    fn a_plan_is_carried_out_by_what_the_others_drain() {
+        let order = |mine: &str, drained: &str, settled: &str| Order {
+            mine: list(mine),
+            drained: list(drained),
+            settled: list(settled),
+        };
+        for (before, order, after, how) in [
+            (held("1", "", "", ""), order("1-3", "2", ""), held("1-3", "2", "3", ""), How::TakeOver),
+            (held("1-3", "2", "3", ""), order("1-3", "", ""), held("1-3", "", "2-3", ""), How::Settle),
+            (held("1", "", "", ""), order("1-2", "2", ""), held("1-2", "2", "", ""), How::Drain),
+            (held("1-2", "", "2", ""), order("1", "", ""), held("1", "", "", "2"), How::Drain),
+            (held("1-2", "", "2", ""), order("", "", "1-2"), held("", "", "", ""), How::Settle),
+            (held("1", "", "", "2"), order("", "", "1-2"), held("", "", "", ""), How::Settle),
+            (held("1", "", "", "2"), order("1-2", "", ""), held("1-2", "", "2", ""), How::TakeOver),
+        ] {
+            let (outcome, done) = carry_out(&before, 4, &order).unwrap();
+            assert_eq!((outcome.held, done), (after, how), "{before:?} {order:?}");
+        }
+        assert!(carry_out(&Held::default(), 4, &order("5", "", "")).is_err());
     }
 
     fn some() -> impl Strategy<Value = Buckets> {

@@ -1,0 +1,435 @@
+//! `bucket apply`: make the kernel agree with the plan.
+
+use super::backend::{self, Backend, Seen, Store, Where};
+use super::set::document;
+use crate::cli::args::{Changing, flags};
+use crate::cli::input::{Complaints, Feed, Got, Lines};
+use crate::cli::stream::Stream;
+use crate::cli::{Exit, Failure, Process, Reason, Verb};
+use crate::decide::bucket::change::{How, Outcome, carry_out, settle};
+use crate::record::bucket::{ACTED_COLUMNS, APPLY_SCHEMA, Acted, Ordered, State, read_plan};
+use crate::record::line::Line;
+use crate::record::{Action, Head, envelope};
+use crate::sys;
+use crate::sys::clock::{self, Deadline};
+use crate::sys::event::{Signals, Sources};
+use crate::sys::state::Lock;
+use crate::types::bucket::Buckets;
+use crate::types::cluster::{Cluster, Held};
+use crate::types::time::{Span, Tick};
+use crate::wire::nft::cluster;
+use clap::{ArgMatches, Args, FromArgMatches, ValueEnum};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub(super) const VERB: Verb = Verb {
+    name: "apply",
+    about: "Make the kernel agree with the plans on standard input, and renew the lease by them",
+    examples: "bucket plan ... < nodes.jsonl | bucket apply 192.0.2.10\n\
+               bucket plan ... --follow | bucket apply 192.0.2.10 --follow --beat own.json\n\
+               bucket apply 192.0.2.10 --dry-run < plan.json   what would be changed?",
+    args: flags::<Flags>,
+    schemas: &[APPLY_SCHEMA],
+    columns: ACTED_COLUMNS,
+    run,
+};
+
+#[derive(Args, Debug)]
+struct Flags {
+    /// The cluster IP; plans for others are left alone
+    #[arg(value_name = "VIP", value_parser = super::vip)]
+    vip: IpAddr,
+
+    /// Go on; when the input ends or falls silent for as long as the lease, release everything
+    #[arg(long)]
+    follow: bool,
+
+    /// What the end of input means with --follow
+    #[arg(long, value_name = "WHAT", default_value = "release")]
+    on_eof: OnEof,
+
+    /// End after D
+    #[arg(long = "for", value_name = "D", requires = "follow")]
+    duration: Option<Span>,
+
+    /// With --follow, cut what is left of a drain after D
+    #[arg(long, value_name = "D", default_value = "60s")]
+    drain_max: Span,
+
+    /// Write what is held (bucket.state) to FILE, for heartbeat send --payload and bucket plan --own
+    #[arg(long, value_name = "FILE")]
+    beat: Option<PathBuf>,
+
+    #[command(flatten)]
+    place: Where,
+
+    #[command(flatten)]
+    changing: Changing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OnEof {
+    /// Close every bucket, established connections too
+    Release,
+    /// Leave what stands
+    Keep,
+}
+
+/// How long one step may take: a lock, a listing, a commit beside a large rule set.
+const STEP: Duration = Duration::from_secs(5);
+
+fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
+    let flags = Flags::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    if flags.place.backend == Backend::Proc {
+        return Err(Failure::usage(
+            "--backend proc: the old kernel's file knows no drain and no lease (use bucket set)",
+        ));
+    }
+    let deadline = if flags.follow { Deadline::after(STEP) } else { process.deadline(Duration::ZERO) };
+    let store = Store::open(&flags.place, "apply the plan for", Some(flags.vip), process, deadline)?;
+    let mut applier = Applier {
+        flags: &flags,
+        store,
+        node: process.node.clone(),
+        renewed: None,
+        draining: BTreeMap::new(),
+        standby: None,
+    };
+    if flags.follow { follow(&mut applier, process) } else { once(&mut applier, deadline, process) }
+}
+
+struct Applier<'a> {
+    flags: &'a Flags,
+    store: Store,
+    node: String,
+    /// The last renewal that the kernel took.
+    renewed: Option<Tick>,
+    /// Since when each bucket is draining.
+    draining: BTreeMap<u16, Tick>,
+    standby: Option<String>,
+}
+
+/// What one step did.
+struct Done {
+    head: Head,
+    acted: Acted,
+    exit: Exit,
+}
+
+impl Applier<'_> {
+    fn doing() -> &'static str {
+        "apply the plan for"
+    }
+
+    /// Gives every step its own time.
+    fn begin(&mut self, deadline: Deadline) -> Result<Lock, Failure> {
+        if let Store::Nft(nft) = &mut self.store {
+            *nft = nft.until(deadline);
+        }
+        Ok(Lock::take(&[self.flags.vip.to_string()], deadline)?)
+    }
+
+    /// Carries one plan out.
+    fn carry_out(&mut self, ordered: &Ordered, deadline: Deadline) -> Result<Done, Failure> {
+        let vip = self.flags.vip;
+        let _lock = if self.flags.changing.dry_run { None } else { Some(self.begin(deadline)?) };
+        let seen = self.store.need(Self::doing(), vip)?;
+        let Some(cluster) = &seen.cluster else { return Err(super::absent(Self::doing(), vip)) };
+        if ordered.total != cluster.total {
+            return Err(Failure::input(format!(
+                "cannot apply the plan for {vip}: it divides {} buckets, and {} were made here (the same --total everywhere)",
+                ordered.total, cluster.total
+            )));
+        }
+        let too_old = cluster
+            .lease
+            .zip(ordered.received_ms)
+            .is_some_and(|(lease, made_ms)| clock::boot().as_ms() - made_ms > lease.as_secs_f64() * 1000.0);
+        if too_old {
+            return Err(Failure::new(
+                Exit::Undecided,
+                Reason::TimedOut,
+                format!("cannot apply the plan for {vip}: it is older than the lease (is the planner running?)"),
+            ));
+        }
+        self.standby.clone_from(&ordered.standby);
+        let lapsed = seen.is_lapsed();
+        let before = if lapsed { Held::default() } else { seen.held.clone() };
+        let mut order = ordered.order.clone();
+        // The planner believed that these were held: they were lost since, perhaps to somebody
+        // else, and have to be asked for again.
+        order.mine = order.mine.difference(&ordered.known.difference(&before.owned));
+        let (outcome, how) =
+            carry_out(&before, cluster.total, &order).map_err(|why| super::refusal(&why, Self::doing(), vip))?;
+        let next = Cluster { epoch: ordered.epoch, config: ordered.config.clone(), ..cluster.clone() };
+        self.act(&seen, &next, outcome, Some(how))
+    }
+
+    /// Closes everything: a fault, or the end.
+    fn release(&mut self) -> Result<Option<Done>, Failure> {
+        let vip = self.flags.vip;
+        let _lock = self.begin(Deadline::after(STEP))?;
+        let Some(seen) = self.store.look(vip)? else { return Ok(None) };
+        let Some(cluster) = seen.cluster.clone() else { return Ok(None) };
+        let outcome = Outcome { held: Held::default(), gained: Buckets::new(), lost: seen.held.owned.clone() };
+        self.act(&seen, &cluster, outcome, Some(How::Settle)).map(Some)
+    }
+
+    /// Cuts drains that have lasted long enough; says when the next one has.
+    fn end_drains(&mut self, now: Tick) -> Result<Option<Done>, Failure> {
+        let limit = self.flags.drain_max.0;
+        let over: Buckets =
+            self.draining.iter().filter(|(_, since)| now.since(**since) >= limit).map(|(bucket, _)| *bucket).collect();
+        if over.is_empty() {
+            return Ok(None);
+        }
+        let _lock = self.begin(Deadline::after(STEP))?;
+        let Some(seen) = self.store.look(self.flags.vip)? else { return Ok(None) };
+        let Some(cluster) = seen.cluster.clone() else { return Ok(None) };
+        let held = settle(&seen.held, &over.intersection(&seen.held.draining));
+        let outcome = Outcome { held, ..Outcome::default() };
+        self.act(&seen, &cluster, outcome, None).map(Some)
+    }
+
+    fn next_drain_end(&self) -> Option<Tick> {
+        self.draining.values().map(|since| since.after(self.flags.drain_max.0)).min()
+    }
+
+    /// One transaction, and a look at what came of it.
+    fn act(&mut self, seen: &Seen, next: &Cluster, outcome: Outcome, how: Option<How>) -> Result<Done, Failure> {
+        let vip = self.flags.vip;
+        let lapsed = seen.is_lapsed();
+        let holds_nothing = outcome.held == Held::default();
+        let changes = outcome.held != seen.held || (lapsed && !holds_nothing) || seen.cluster.as_ref() != Some(next);
+        let mut head = Head::new("bucket.apply").about(vip);
+        head.dry_run = self.flags.changing.dry_run;
+        head.standby.clone_from(&self.standby);
+        let text = if changes {
+            document(next, &outcome.held, lapsed)?
+        } else if lapsed {
+            cluster::grant(next)
+        } else {
+            cluster::renew(next)
+        };
+        if changes && (self.flags.changing.dry_run || self.flags.changing.explain) {
+            head.actions = vec![Action {
+                op: if matches!(self.store, Store::Nft(_)) { "nft" } else { "file" },
+                text: text.clone(),
+            }];
+        }
+        if !self.flags.changing.dry_run {
+            match &self.store {
+                Store::Nft(nft) if changes || lapsed || self.renewal_is_due(next) => {
+                    if !changes && !lapsed && cluster::in_place(next) && !self.may_extend(next) {
+                        return Err(lost(vip));
+                    }
+                    let now = clock::boot();
+                    nft.load(&text, Self::doing(), &vip.to_string())?;
+                    self.renewed = Some(now);
+                }
+                Store::File(origin) if changes => backend::keep(origin, next, &outcome.held)?,
+                _ => {}
+            }
+        }
+        // A renewal alone changes nothing that could be read back.
+        let now =
+            if changes && !self.flags.changing.dry_run { self.store.need(Self::doing(), vip)? } else { seen.clone() };
+        let as_ordered = !changes || self.flags.changing.dry_run || now.held == outcome.held;
+        head.changed = Some(changes && as_ordered);
+        if changes && !self.flags.changing.dry_run {
+            self.tell(&now)?;
+        }
+        let acted = Acted::new(now.show(), &outcome, how);
+        Ok(Done { head, acted, exit: if as_ordered { Exit::Yes } else { Exit::Refused } })
+    }
+
+    fn renewal_is_due(&self, cluster: &Cluster) -> bool {
+        let Some(lease) = cluster.lease else { return false };
+        self.renewed.is_none_or(|renewed| clock::boot().since(renewed) >= lease / 3)
+    }
+
+    /// In place even a lapsed lease could be brought back: only soon after the last renewal.
+    fn may_extend(&self, cluster: &Cluster) -> bool {
+        let lease = cluster.lease.unwrap_or_default();
+        self.renewed.is_none_or(|renewed| clock::boot().since(renewed) < lease / 2)
+    }
+
+    /// Notes what drains since when, and tells the beat.
+    fn tell(&mut self, seen: &Seen) -> Result<(), Failure> {
+        let now = clock::boot();
+        let lapsed = seen.is_lapsed();
+        let (own, draining) = if lapsed {
+            (Buckets::new(), Buckets::new())
+        } else {
+            (seen.held.owned.clone(), seen.held.draining.clone())
+        };
+        self.draining.retain(|bucket, _| draining.contains(*bucket));
+        for bucket in draining.iter() {
+            self.draining.entry(bucket).or_insert(now);
+        }
+        let Some(path) = &self.flags.beat else { return Ok(()) };
+        let state = State {
+            own: own.to_string(),
+            draining: draining.to_string(),
+            epoch: seen.cluster.as_ref().map_or(0, |cluster| cluster.epoch),
+            config: seen.cluster.as_ref().and_then(|cluster| cluster.config.clone()),
+            weight: None,
+        };
+        let mut head = Head::new("bucket.state").about(self.flags.vip);
+        head.standby.clone_from(&self.standby);
+        let mut line = Vec::new();
+        envelope::write(&mut line, &head, clock::wall(), &self.node, &state).map_err(|why| {
+            Failure::new(Exit::Bug, Reason::WriteFailed, format!("cannot write {}: {why}", path.display()))
+        })?;
+        Ok(sys::state::replace(path, &line)?)
+    }
+
+    /// Tells what is there before anything is done.
+    fn tell_now(&mut self) -> Result<(), Failure> {
+        if let Some(seen) = self.store.look(self.flags.vip)? {
+            self.tell(&seen)?;
+        }
+        Ok(())
+    }
+}
+
+fn lost(vip: IpAddr) -> Failure {
+    let why =
+        format!("cannot renew the lease of {vip}: too long since the last renewal, so what was held counts as lost");
+    Failure::new(Exit::Undecided, Reason::TimedOut, why)
+}
+
+fn once(applier: &mut Applier<'_>, deadline: Deadline, process: &mut Process) -> Result<Exit, Failure> {
+    let mut complaints = Complaints::new(&process.who);
+    let mut newest = None;
+    let mut lines = Lines::stdin();
+    let vip = applier.flags.vip.to_string();
+    while let Some(got) = lines.next()? {
+        match got {
+            Got::Line(number, text) => match Line::parse(text).and_then(|line| read_plan(&line, &vip, &process.node)) {
+                Ok(plan) => newest = plan.or(newest),
+                Err(why) => complaints.line(number, &why),
+            },
+            Got::Malformed(number, why) => complaints.line(number, &why),
+        }
+    }
+    let malformed = complaints.finish();
+    let Some(ordered) = newest else {
+        if malformed == Exit::Yes {
+            process.complain(&format!("no plan for {vip} was read: nothing is changed"));
+        }
+        return Ok(malformed.and(Exit::Undecided));
+    };
+    let done = applier.carry_out(&ordered, deadline)?;
+    process.out.record(&done.head, &done.acted)?;
+    if applier.flags.beat.is_some() && !applier.flags.changing.dry_run {
+        applier.tell_now()?;
+    }
+    Ok(done.exit.and(malformed))
+}
+
+fn follow(applier: &mut Applier<'_>, process: &mut Process) -> Result<Exit, Failure> {
+    let mut stream = Stream::new(&process.node, process.form);
+    let outcome = follow_on(applier, process, &mut stream);
+    stream.finish();
+    outcome
+}
+
+fn follow_on(applier: &mut Applier<'_>, process: &mut Process, stream: &mut Stream) -> Result<Exit, Failure> {
+    let mut signals = Signals::catch()?;
+    let mut complaints = Complaints::new(&process.who);
+    let mut feed = Feed::default();
+    let vip = applier.flags.vip.to_string();
+    let seen = applier.store.need(Applier::doing(), applier.flags.vip)?;
+    let lease = seen.cluster.as_ref().and_then(|cluster| cluster.lease);
+    applier.tell(&seen)?;
+    let end = match applier.flags.duration {
+        Some(span) => Some(clock::boot().after(span.0)),
+        None => process.stream_deadline().map(|deadline| deadline.tick()),
+    };
+    // Silence counts from here on: a planner needs a moment to say its first word.
+    let mut spoken = clock::boot();
+    let mut released = false;
+    loop {
+        let stdin = std::io::stdin();
+        let silent = lease.filter(|_| !released).map(|lease| spoken.after(lease));
+        let mut sources = Sources::default();
+        let signal = sources.readable(signals.as_fd());
+        let input = sources.readable(stdin.as_fd());
+        let out = if stream.is_waiting() { sources.writable(stream.as_fd()) } else { sources.gone(stream.as_fd()) };
+        sources.wait([silent, end, applier.next_drain_end()].into_iter().flatten().min())?;
+        let [signal, input, out] = [signal, input, out].map(|slot| sources.is_ready(slot));
+        let now = clock::boot();
+        let reader_left = out && !stream.is_waiting();
+        if out && !reader_left {
+            stream.write_some()?;
+        }
+        let mut newest = None;
+        if input {
+            for (number, line) in feed.take()? {
+                let read = line.and_then(|text| read_plan(&Line::parse(&text)?, &vip, &process.node));
+                match read {
+                    Ok(plan) => newest = plan.or(newest),
+                    Err(why) => complaints.line(number, &why),
+                }
+            }
+        }
+        if let Some(ordered) = newest {
+            spoken = now;
+            released = false;
+            step(applier, &ordered, stream, process)?;
+        }
+        if let Some(done) = applier.end_drains(now)? {
+            stream.record(done.head, &done.acted)?;
+        }
+        if silent.is_some_and(|silent| now >= silent) && spoken.after(lease.unwrap_or_default()) <= now {
+            // The kernel has stopped by itself; what stands in the rules must not come back.
+            process.complain("no plan for as long as the lease: everything is released");
+            if let Some(done) = applier.release()? {
+                stream.record(done.head, &done.acted)?;
+            }
+            released = true;
+            if applier.flags.on_eof == OnEof::Release {
+                return Ok(Exit::No);
+            }
+        }
+        let caught = if signal { signals.next() } else { None };
+        let timed_out = end.is_some_and(|end| now >= end);
+        if caught.is_none() && !timed_out && !feed.is_ended() && !reader_left {
+            continue;
+        }
+        let keeps = applier.flags.on_eof == OnEof::Keep || (timed_out && applier.flags.duration.is_some());
+        if !keeps && let Some(done) = applier.release()? {
+            stream.record(done.head, &done.acted)?;
+        }
+        stream.finish();
+        if let Some(caught) = caught {
+            signals.die(caught);
+        }
+        let ended = if timed_out && applier.flags.duration.is_some() { Exit::Yes } else { Exit::No };
+        return Ok(ended.and(complaints.finish()));
+    }
+}
+
+/// One plan of a stream: a failure is told, and the stream goes on.
+fn step(applier: &mut Applier<'_>, ordered: &Ordered, stream: &mut Stream, process: &Process) -> Result<(), Failure> {
+    match applier.carry_out(ordered, Deadline::after(STEP)) {
+        Ok(done) => {
+            if done.head.changed == Some(true) {
+                stream.record(done.head, &done.acted)?;
+            }
+        }
+        Err(failure) => {
+            process.complain(&failure.sentence);
+            let mut head = Head::new("bucket.apply").about(applier.flags.vip);
+            head.error = Some(failure.body());
+            stream.record(head, &envelope::Nothing {})?;
+            // Whatever went wrong, the others must hear what the kernel has.
+            applier.tell_now()?;
+        }
+    }
+    Ok(())
+}

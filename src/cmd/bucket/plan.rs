@@ -1,0 +1,611 @@
+//! `bucket plan`: who should own what, and what may this node do about it now?
+
+use crate::cli::args::flags;
+use crate::cli::input::{Complaints, Fed, Feed, Got, Lines};
+use crate::cli::stream::Stream;
+use crate::cli::{Exit, Failure, Process, Verb};
+use crate::decide::bucket::plan::{Fencing, Memory, Node, Plan, Settings, View, plan};
+use crate::record::bucket::{
+    Lists, Move, NodeSeen, PLAN_COLUMNS, PLAN_SCHEMA, Plan as Record, Remembered, Rest, Word, read_words,
+};
+use crate::record::line::Line;
+use crate::record::state::{self, Origin};
+use crate::record::{Head, config};
+use crate::sys;
+use crate::sys::clock;
+use crate::sys::event::{Signals, Sources};
+use crate::sys::state::Lock;
+use crate::sys::watch::Watch;
+use crate::types::bucket::{Buckets, MAX_TOTAL, Owners};
+use crate::types::node::Standby;
+use crate::types::status::Status;
+use crate::types::time::{Span, Tick};
+use clap::{ArgMatches, Args, FromArgMatches, ValueEnum};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub(super) const VERB: Verb = Verb {
+    name: "plan",
+    about: "Conclude from node records who should own what, and what this node may answer for now",
+    examples: "bucket plan --total 64 --home n1=1-22,n2=23-43,n3=44-64 < nodes.jsonl\n\
+               heartbeat recv ... --follow | bucket plan 192.0.2.10 --total 64 --home homes.txt --follow \
+               --own own.json | bucket apply 192.0.2.10 --follow --beat own.json",
+    args: flags::<Flags>,
+    schemas: &[PLAN_SCHEMA],
+    columns: PLAN_COLUMNS,
+    run,
+};
+
+#[derive(Args, Debug)]
+struct Flags {
+    /// The cluster IP [default: the one that the records are about]
+    #[arg(value_name = "VIP", value_parser = super::vip)]
+    vip: Option<IpAddr>,
+
+    /// How many buckets there are
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_TOTAL)))]
+    total: u16,
+
+    /// Who owns what when all are well: NODE=LIST,... or a file with one 'NODE LIST' a line
+    #[arg(long, value_name = "MAP|FILE")]
+    home: String,
+
+    /// Shares by weight: NODE=N,... [default: the sizes of the homes]
+    #[arg(long, value_name = "NODE=N,...", value_delimiter = ',', value_parser = weight)]
+    weights: Vec<(String, u32)>,
+
+    /// Leave buckets where they are when their home comes back
+    #[arg(long)]
+    no_fail_back: bool,
+
+    /// The digest by which nodes see that they run the same configuration [default: made from these flags]
+    #[arg(long, value_name = "DIGEST")]
+    config: Option<String>,
+
+    /// What proves that a silent node serves no more
+    #[arg(long, value_name = "HOW", default_value = "required")]
+    fencing: Proof,
+
+    /// From the last sign of life to the verdict down, as heartbeat recv has it
+    #[arg(long, value_name = "D", default_value = "3s")]
+    dead_after: Span,
+
+    /// The lease of the cluster IP, as bucket init has it
+    #[arg(long, value_name = "D", default_value = "0s")]
+    lease: Span,
+
+    /// From the last sign of life to a take-over [default: dead-after + lease + 150ms, the least is 100ms]
+    #[arg(long, value_name = "D")]
+    take_after: Option<Span>,
+
+    /// Take nothing before every node was heard once [default: yes for two nodes]
+    #[arg(long, value_name = "yes|no")]
+    wait_for_all: Option<YesNo>,
+
+    /// What this node holds, as bucket apply --beat writes it; read again when it changes
+    #[arg(long, value_name = "FILE")]
+    own: Option<PathBuf>,
+
+    /// While FILE is there this node drains out; its text is the reason
+    #[arg(long, value_name = "FILE")]
+    standby: Option<PathBuf>,
+
+    /// Remember from run to run
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+
+    /// Conclude after each step of the input, and print what changed
+    #[arg(long)]
+    follow: bool,
+
+    /// End after D with the status of the last conclusion
+    #[arg(long = "for", value_name = "D", requires = "follow")]
+    duration: Option<Span>,
+
+    /// Copy each line of input first
+    #[arg(long)]
+    pass: bool,
+
+    /// End with status 0 whatever was concluded
+    #[arg(long)]
+    exit_zero: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Proof {
+    /// A record of fence
+    Required,
+    /// Silence for --take-after; needs a lease, or a split serves twice
+    None,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum YesNo {
+    Yes,
+    No,
+}
+
+fn weight(text: &str) -> Result<(String, u32), String> {
+    let (node, number) = text.split_once('=').ok_or_else(|| format!("'{text}' is not NODE=N"))?;
+    crate::types::node::check_name(node)?;
+    let number = number.parse().map_err(|_| format!("'{number}' is not a weight"))?;
+    Ok((node.to_owned(), number))
+}
+
+fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
+    let flags = Flags::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let settings = settings(&flags, &process.node)?;
+    let mut planner = Planner::new(&flags, settings, process)?;
+    let exit = if flags.follow { follow(&flags, &mut planner, process)? } else { once(&flags, &mut planner, process)? };
+    Ok(if flags.exit_zero && matches!(exit, Exit::No | Exit::Undecided) { Exit::Yes } else { exit })
+}
+
+fn settings(flags: &Flags, me: &str) -> Result<Settings, Failure> {
+    let homes = homes(&flags.home)?;
+    for (node, home) in &homes.0 {
+        super::within(home, flags.total, "plan", node)?;
+    }
+    let weights: BTreeMap<String, u32> = flags.weights.iter().cloned().collect();
+    if !homes.0.contains_key(me) && !weights.contains_key(me) {
+        return Err(Failure::usage(format!("this node, {me}, is not in --home (another name? give --node)")));
+    }
+    let least = flags.dead_after.0 + flags.lease.0 + Duration::from_millis(100);
+    let take_after = flags.take_after.map_or(least + Duration::from_millis(50), |span| span.0);
+    if take_after < least {
+        return Err(Failure::usage(format!(
+            "--take-after {} is too early: a node that is cut off may serve for {} (dead-after + lease + 100ms)",
+            Span(take_after),
+            Span(least)
+        )));
+    }
+    let members = homes.0.keys().chain(weights.keys()).collect::<std::collections::BTreeSet<_>>().len();
+    let owners: BTreeMap<&String, String> = homes.0.iter().map(|(node, home)| (node, home.to_string())).collect();
+    let digest = config::digest(&serde_json::json!({
+        "total": flags.total,
+        "homes": owners,
+        "weights": weights,
+        "fail_back": !flags.no_fail_back,
+    }));
+    Ok(Settings {
+        total: flags.total,
+        config: Some(flags.config.clone().unwrap_or(digest)),
+        homes,
+        weights,
+        fail_back: !flags.no_fail_back,
+        me: me.to_owned(),
+        fencing: match flags.fencing {
+            Proof::Required => Fencing::Required,
+            Proof::None => Fencing::None,
+        },
+        take_after,
+        dead_after: flags.dead_after.0,
+        wait_for_all: flags.wait_for_all.map_or(members == 2, |answer| answer == YesNo::Yes),
+        agree: flags.follow || flags.state.is_some(),
+    })
+}
+
+/// A map as on a command line, or a file with one `NODE LIST` a line.
+fn homes(text: &str) -> Result<Owners, Failure> {
+    if text.contains('=') {
+        return text.parse().map_err(Failure::usage);
+    }
+    let path = std::path::Path::new(text);
+    let bytes = sys::state::read(path)?
+        .ok_or_else(|| Failure::usage(format!("--home {text}: neither a map (n1=1-22,n2=23-43) nor a file")))?;
+    let mut owners = Owners::default();
+    for (idx, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if line.is_empty() {
+            continue;
+        }
+        let wrong = |why: String| Failure::input(format!("{text}, line {}: {why}", idx + 1));
+        let (node, list) =
+            line.split_once([' ', '\t', '=']).ok_or_else(|| wrong(format!("'{line}' is not 'NODE LIST'")))?;
+        crate::types::node::check_name(node).map_err(wrong)?;
+        owners.add(node, list.trim().parse().map_err(wrong)?).map_err(wrong)?;
+    }
+    Ok(owners)
+}
+
+/// What is known of a node, from all that said something about it.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    status: Option<(Status, Tick)>,
+    voted: Option<(Status, Tick)>,
+    heard: bool,
+    last: Tick,
+    expires: Option<Tick>,
+    lists: Option<Lists>,
+    weight: Option<u32>,
+    priority: Option<u32>,
+    standby: Option<String>,
+    incarnation: Option<u64>,
+    proof: Option<u64>,
+}
+
+struct Planner {
+    settings: Settings,
+    vip: Option<String>,
+    known: BTreeMap<String, Known>,
+    quorate: Option<bool>,
+    memory: Memory,
+    own: Option<PathBuf>,
+    standby_file: Option<PathBuf>,
+    standby: Option<Standby>,
+    state: Option<(PathBuf, Origin)>,
+}
+
+impl Planner {
+    fn new(flags: &Flags, settings: Settings, process: &Process) -> Result<Self, Failure> {
+        let mut planner = Planner {
+            vip: flags.vip.map(|vip| vip.to_string()),
+            known: BTreeMap::new(),
+            quorate: None,
+            memory: Memory::default(),
+            own: flags.own.clone(),
+            standby_file: flags.standby.clone(),
+            standby: None,
+            state: None,
+            settings,
+        };
+        if let Some(path) = &flags.state {
+            let origin = Origin {
+                command: "bucket-plan",
+                host: process.node.clone(),
+                boot_id: clock::boot_id(),
+                at: clock::boot(),
+            };
+            if let Some(bytes) = sys::state::read(path)? {
+                let bad = |why: String| sys::Error::File {
+                    doing: "read".to_owned(),
+                    path: path.display().to_string(),
+                    why,
+                    mend: "move it away to begin anew".to_owned(),
+                };
+                match state::read::<Remembered>(&bytes, &origin).map_err(bad)? {
+                    state::Read::Current(remembered) => planner.memory = remembered.read().map_err(bad)?,
+                    state::Read::OtherBoot => {
+                        process.complain(&format!("{} is of an earlier boot: a first run", path.display()))
+                    }
+                }
+            }
+            planner.state = Some((path.clone(), origin));
+        }
+        Ok(planner)
+    }
+
+    /// Takes one line in; says whether it was a renewal of something that counts.
+    fn take(&mut self, text: &str, now: Tick) -> Result<bool, String> {
+        let words = read_words(&Line::parse(text)?, self.vip.as_deref())?;
+        let mut renewal = false;
+        for word in words {
+            let member = |map: &BTreeMap<String, Buckets>| map.contains_key(&word.node);
+            if !member(&self.settings.homes.0) && !self.settings.weights.contains_key(&word.node) {
+                continue;
+            }
+            if self.vip.is_none() {
+                self.vip.clone_from(&word.vip);
+            }
+            renewal |= word.renewal;
+            self.note(word, now);
+        }
+        Ok(renewal)
+    }
+
+    fn note(&mut self, word: Word, now: Tick) {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a time since boot, bounded below
+        let arrived = word
+            .received_ms
+            .filter(|ms| ms.is_finite() && *ms >= 0.0)
+            .map_or(now, |ms| Tick(Duration::from_micros((ms * 1000.0) as u64)).min(now));
+        let known = self.known.entry(word.node).or_default();
+        if let Some(status) = word.status {
+            let slot = if word.voted { &mut known.voted } else { &mut known.status };
+            match slot {
+                Some((old, _)) if *old == status => {}
+                _ => *slot = Some((status, arrived)),
+            }
+            if !word.voted && status == Status::Up {
+                known.last = arrived;
+            }
+            known.heard |= status == Status::Up || (status == Status::Down && word.incarnation.is_some());
+            known.expires = word
+                .valid_for_ms
+                .filter(|ms| ms.is_finite() && *ms >= 0.0)
+                .map(|ms| arrived.after(Duration::try_from_secs_f64(ms / 1000.0).unwrap_or(Duration::MAX)));
+        }
+        if let Some(incarnation) = word.incarnation {
+            // A proof is of one life; what the node listed in an earlier one it lost with it.
+            known.incarnation = Some(incarnation);
+        }
+        if let Some(lists) = word.lists {
+            known.lists = Some(lists);
+            known.last = known.last.max(arrived);
+            known.heard = true;
+        }
+        known.weight = word.weight.or(known.weight);
+        known.priority = word.priority.or(known.priority);
+        match word.standby {
+            Some(Rest::Because(reason)) => known.standby = Some(reason),
+            Some(Rest::No) => known.standby = None,
+            None => {}
+        }
+        known.proof = word.proof.or(known.proof);
+        if word.quorate.is_some() {
+            self.quorate = word.quorate;
+        }
+    }
+
+    /// Reads what this node holds, and whether it is to be left alone.
+    fn look(&mut self, now: Tick) -> Result<(), Failure> {
+        let vip = self.vip.clone();
+        self.standby = sys::state::standby(self.standby_file.as_deref(), vip.as_deref())?;
+        let Some(path) = self.own.clone() else { return Ok(()) };
+        let Some(bytes) = sys::state::read(&path)? else { return Ok(()) };
+        let text = String::from_utf8_lossy(&bytes);
+        for line in text.lines().filter(|line| !line.trim().is_empty()) {
+            let words = Line::parse(line).and_then(|line| read_words(&line, vip.as_deref())).map_err(|why| {
+                sys::Error::File {
+                    doing: "read".to_owned(),
+                    path: path.display().to_string(),
+                    why,
+                    mend: "is it what bucket apply --beat writes?".to_owned(),
+                }
+            })?;
+            let me = self.settings.me.clone();
+            for word in words.into_iter().filter(|word| word.node == me) {
+                if self.vip.is_none() {
+                    self.vip.clone_from(&word.vip);
+                }
+                self.note(Word { standby: None, ..word }, now);
+            }
+        }
+        Ok(())
+    }
+
+    fn view(&self, now: Tick) -> View {
+        let mut nodes: BTreeMap<String, Node> = self
+            .known
+            .iter()
+            .map(|(name, known)| {
+                let expired = known.expires.filter(|expires| *expires <= now);
+                let (status, since) = match (known.voted.or(known.status), expired) {
+                    (None, _) if known.lists.is_some() => (Status::Up, known.last),
+                    (None, _) => (Status::Unknown, Tick::default()),
+                    (Some(_), Some(expired)) => (Status::Unknown, expired),
+                    (Some(verdict), None) => verdict,
+                };
+                let lists = known.lists.clone();
+                let node = Node {
+                    status,
+                    since,
+                    last: known.last,
+                    heard: known.heard,
+                    own: lists.as_ref().map(|lists| lists.own.clone()),
+                    draining: lists.as_ref().map(|lists| lists.draining.clone()).unwrap_or_default(),
+                    epoch: lists.as_ref().and_then(|lists| lists.epoch),
+                    config: lists.and_then(|lists| lists.config),
+                    weight: known.weight,
+                    standby: known.standby.clone(),
+                    unfit: known.priority == Some(0),
+                    // A beat of a newer life ends a proof.
+                    proven_off: known.proof.is_some_and(|proof| known.incarnation.is_none_or(|life| life <= proof)),
+                };
+                (name.clone(), node)
+            })
+            .collect();
+        let me = nodes.entry(self.settings.me.clone()).or_default();
+        if me.status == Status::Unknown {
+            me.status = Status::Up;
+        }
+        me.standby = self.standby.as_ref().map(|standby| standby.reason.clone());
+        View { nodes, quorate: self.quorate }
+    }
+
+    fn conclude(&mut self, now: Tick) -> Result<(Plan, View), Failure> {
+        self.look(now)?;
+        let view = self.view(now);
+        let (plan, memory) = plan(&self.settings, &view, &self.memory, now);
+        self.memory = memory;
+        Ok((plan, view))
+    }
+
+    fn keep(&self) -> Result<(), Failure> {
+        if let Some((path, origin)) = &self.state {
+            let bytes = state::write(origin, &Remembered::new(&self.memory)).unwrap_or_default();
+            sys::state::replace(path, &bytes)?;
+        }
+        Ok(())
+    }
+
+    fn head(&self, now: Tick, renewal: bool) -> Head {
+        let mut head = Head::new("bucket.plan");
+        head.subject.clone_from(&self.vip);
+        head.received_ms = Some(now.as_ms());
+        head.renewal = renewal;
+        head.standby = self.standby.as_ref().map(|standby| standby.reason.clone());
+        head
+    }
+
+    fn record(&self, plan: &Plan, view: &View) -> Record {
+        let owners = plan.owners.0.iter().map(|(node, own)| (node.clone(), own.to_string())).collect();
+        let nodes = view.nodes.iter().map(|(name, node)| {
+            let seen = NodeSeen {
+                status: node.status.as_str(),
+                weight: node.weight,
+                own: node.own.as_ref().map(ToString::to_string).unwrap_or_default(),
+                draining: node.draining.to_string(),
+            };
+            (name.clone(), seen)
+        });
+        Record {
+            total: self.settings.total,
+            epoch: plan.epoch,
+            config: self.settings.config.clone(),
+            owners,
+            mine: plan.mine.to_string(),
+            moves: plan
+                .moves
+                .iter()
+                .map(|step| Move {
+                    buckets: step.buckets.to_string(),
+                    from: step.from.clone(),
+                    to: step.to.clone(),
+                    how: step.how.as_str(),
+                    why: step.why.clone(),
+                })
+                .collect(),
+            nodes: nodes.collect(),
+            unowned: plan.unowned.to_string(),
+            held: plan.held.to_string(),
+            needs_fence: plan.needs_fence.clone(),
+        }
+    }
+}
+
+fn exit(plan: &Plan) -> Exit {
+    let unowned = if plan.unowned.is_empty() { Exit::Yes } else { Exit::No };
+    if plan.held.is_empty() { unowned } else { unowned.and(Exit::Undecided) }
+}
+
+fn once(flags: &Flags, planner: &mut Planner, process: &mut Process) -> Result<Exit, Failure> {
+    let deadline = process.deadline(Duration::ZERO);
+    let _lock = match &flags.state {
+        Some(path) => Some(Lock::take(&[format!("bucket-plan-{}", path.display())], deadline)?),
+        None => None,
+    };
+    let mut complaints = Complaints::new(&process.who);
+    let mut lines = Lines::stdin();
+    while let Some(got) = lines.next()? {
+        match got {
+            Got::Line(number, text) => {
+                if flags.pass {
+                    process.out.whole_lines(format!("{text}\n").as_bytes())?;
+                }
+                if let Err(why) = planner.take(text, clock::boot()) {
+                    complaints.line(number, &why);
+                }
+            }
+            Got::Malformed(number, why) => complaints.line(number, &why),
+        }
+    }
+    // Runs with a pause between them do not stand still in it.
+    planner.memory.concluded = None;
+    let now = clock::boot();
+    let (plan, view) = planner.conclude(now)?;
+    process.out.record(&planner.head(now, false), &planner.record(&plan, &view))?;
+    planner.keep()?;
+    Ok(exit(&plan).and(complaints.finish()))
+}
+
+fn follow(flags: &Flags, planner: &mut Planner, process: &mut Process) -> Result<Exit, Failure> {
+    let mut stream = Stream::new(&process.node, process.form);
+    let mut complaints = Complaints::new(&process.who);
+    let outcome = follow_on(flags, planner, process, &mut stream, &mut complaints);
+    stream.finish();
+    Ok(outcome?.and(complaints.finish()))
+}
+
+fn follow_on(
+    flags: &Flags,
+    planner: &mut Planner,
+    process: &mut Process,
+    stream: &mut Stream,
+    complaints: &mut Complaints,
+) -> Result<Exit, Failure> {
+    let mut signals = Signals::catch()?;
+    let standby = planner.standby_file.clone().unwrap_or_else(|| sys::state::folder().join("standby"));
+    let watched: Vec<PathBuf> = planner.own.iter().cloned().chain([standby]).filter(|path| has_folder(path)).collect();
+    let mut watch = Watch::new(&watched)?;
+    let mut feed = Feed::default();
+    let end = match flags.duration {
+        Some(span) => Some(clock::boot().after(span.0)),
+        None => process.stream_deadline().map(|deadline| deadline.tick()),
+    };
+    let mut told: Option<(Plan, View)> = None;
+    let mut wake = Some(clock::boot().after(planner.settings.fresh() / 4));
+    let mut status = Exit::Undecided;
+    loop {
+        let stdin = std::io::stdin();
+        let mut sources = Sources::default();
+        let signal = sources.readable(signals.as_fd());
+        let input = sources.readable(std::os::fd::AsFd::as_fd(&stdin));
+        let files = sources.readable(watch.as_fd());
+        let out = if stream.is_waiting() { sources.writable(stream.as_fd()) } else { sources.gone(stream.as_fd()) };
+        sources.wait([wake, end].into_iter().flatten().min())?;
+        let [signal, input, files, out] = [signal, input, files, out].map(|slot| sources.is_ready(slot));
+        if out {
+            if !stream.is_waiting() {
+                return Ok(status);
+            }
+            stream.write_some()?;
+        }
+        let now = clock::boot();
+        let mut renewal = false;
+        if input {
+            let lines: Vec<Fed> = feed.take()?;
+            for (number, line) in lines {
+                match line {
+                    Ok(text) => {
+                        if flags.pass {
+                            stream.pass(&text)?;
+                        }
+                        match planner.take(&text, now) {
+                            Ok(is_renewal) => renewal |= is_renewal,
+                            Err(why) => complaints.line(number, &why),
+                        }
+                    }
+                    Err(why) => complaints.line(number, &why),
+                }
+            }
+        }
+        if files {
+            watch.changed();
+        }
+        let (plan, view) = planner.conclude(now)?;
+        status = exit(&plan);
+        // Often enough to see that verdicts expired, and that it was not we who stood still.
+        let soon = now.after(planner.settings.fresh() / 4);
+        wake = Some(plan.wake.map_or(soon, |wake| wake.min(soon)));
+        let ended = feed.is_ended() || end.is_some_and(|end| now >= end);
+        let news = told.as_ref() != Some(&(plan.clone(), settled(&view)));
+        if news || renewal {
+            stream.record(planner.head(now, renewal && !news), &planner.record(&plan, &view))?;
+            if news {
+                planner.keep()?;
+            }
+        }
+        told = Some((plan, settled(&view)));
+        let caught = if signal { signals.next() } else { None };
+        if !ended && caught.is_none() {
+            continue;
+        }
+        // Nobody hears this node's conclusions any more: it must not be taken for one that holds.
+        if let Some((plan, view)) = &told {
+            let given_up = Plan { mine: Buckets::new(), moves: Vec::new(), ..plan.clone() };
+            stream.record(planner.head(now, false), &planner.record(&given_up, view))?;
+        }
+        stream.finish();
+        if let Some(caught) = caught {
+            signals.die(caught);
+        }
+        return Ok(status);
+    }
+}
+
+/// Whether the folder of a file is there, so that the file can be waited for.
+fn has_folder(path: &std::path::Path) -> bool {
+    path.parent().is_some_and(|folder| folder.as_os_str().is_empty() || folder.is_dir())
+}
+
+/// A view without what changes with every beat.
+fn settled(view: &View) -> View {
+    let mut view = view.clone();
+    for node in view.nodes.values_mut() {
+        node.last = Tick::default();
+        node.since = Tick::default();
+    }
+    view
+}

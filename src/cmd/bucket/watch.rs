@@ -1,0 +1,297 @@
+//! `bucket watch`: rules, address, membership and MAC, as they are lost.
+
+use super::backend::{Seen, Store, Where, table};
+use super::{carried, is_joined, join, wanted_address};
+use crate::cli::args::flags;
+use crate::cli::stream::Stream;
+use crate::cli::{Exit, Failure, Process, Verb};
+use crate::record::Head;
+use crate::record::bucket::{WATCH_COLUMNS, WATCH_SCHEMA, Watch};
+use crate::sys::clock::{self, Deadline};
+use crate::sys::event::{Signals, Sources};
+use crate::sys::netlink::{AddressRequest, Change, Netlink};
+use crate::sys::nft::{Heard, Monitor, Nft};
+use crate::sys::state::Lock;
+use crate::types::link::Link;
+use crate::types::net::{Mac, Prefix};
+use crate::types::time::{Span, Tick};
+use crate::wire::nft::{cluster, table_name};
+use clap::{ArgMatches, Args, FromArgMatches};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+pub(super) const VERB: Verb = Verb {
+    name: "watch",
+    about: "Report as it happens that rules, address, membership or MAC were lost or changed",
+    examples: "bucket watch 192.0.2.10\n\
+               bucket watch --repair   put back what a firewall's reload or a network manager took",
+    args: flags::<Flags>,
+    schemas: &[WATCH_SCHEMA],
+    columns: WATCH_COLUMNS,
+    run,
+};
+
+#[derive(Args, Debug)]
+struct Flags {
+    /// The cluster IPs [default: all that are there at the start]
+    #[arg(value_name = "VIP", value_parser = super::vip)]
+    vips: Vec<IpAddr>,
+
+    /// Put back at once what was lost; buckets only while their lease would still hold
+    #[arg(long)]
+    repair: bool,
+
+    /// End after D
+    #[arg(long = "for", value_name = "D")]
+    duration: Option<Span>,
+}
+
+/// The kernel tells nobody that a group was left, so that is looked for this often.
+const LOOK: Duration = Duration::from_secs(1);
+const STEP: Duration = Duration::from_secs(5);
+
+/// What is wrong with one cluster IP; each is told once, when it begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Faults {
+    rules_lost: bool,
+    rules_changed: bool,
+    address_lost: bool,
+    membership_lost: bool,
+    mac_changed: bool,
+}
+
+impl Faults {
+    fn each(self) -> [(&'static str, bool); 5] {
+        [
+            ("rules-lost", self.rules_lost),
+            ("rules-changed", self.rules_changed),
+            ("address-lost", self.address_lost),
+            ("membership-lost", self.membership_lost),
+            ("mac-changed", self.mac_changed),
+        ]
+    }
+}
+
+/// One cluster IP.
+struct Watched {
+    vip: IpAddr,
+    /// How it was when it was last whole, and when that was.
+    good: Option<(Seen, Tick)>,
+    faults: Faults,
+}
+
+struct Watcher {
+    nft: Nft,
+    netlink: Netlink,
+    store: Store,
+    repair: bool,
+    watched: Vec<Watched>,
+}
+
+fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
+    let flags = Flags::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let place = Where::nft();
+    let store = Store::open(&place, "watch", flags.vips.first().copied(), process, Deadline::after(STEP))?;
+    let Store::Nft(nft) = &store else { return Err(Failure::usage("watch is for nft")) };
+    let nft = nft.clone();
+    // Listening starts before the first look, so that nothing falls between.
+    let mut rules = Monitor::open()?;
+    let mut links = Netlink::monitor()?;
+    let vips = if flags.vips.is_empty() { store.all()? } else { flags.vips.clone() };
+    let watched = vips.into_iter().map(|vip| Watched { vip, good: None, faults: Faults::default() }).collect();
+    let mut watcher = Watcher { nft, netlink: Netlink::open()?, store, repair: flags.repair, watched };
+    let mut stream = Stream::new(&process.node, process.form);
+    let mut signals = Signals::catch()?;
+    let end = match flags.duration {
+        Some(span) => Some(clock::boot().after(span.0)),
+        None => process.stream_deadline().map(|deadline| deadline.tick()),
+    };
+    watcher.present(&mut stream)?;
+    loop {
+        let mut sources = Sources::default();
+        let signal = sources.readable(signals.as_fd());
+        let told = [sources.readable(rules.as_fd()), sources.readable(links.as_fd())];
+        let out = if stream.is_waiting() { sources.writable(stream.as_fd()) } else { sources.gone(stream.as_fd()) };
+        sources.wait(Some(end.map_or_else(|| clock::boot().after(LOOK), |end| end.min(clock::boot().after(LOOK)))))?;
+        let (signal, out) = (sources.is_ready(signal), sources.is_ready(out));
+        let _ = told;
+        if out {
+            if !stream.is_waiting() {
+                return Ok(Exit::Yes);
+            }
+            stream.write_some()?;
+        }
+        let heard = rules.heard()?;
+        let changes = links.changes()?;
+        if heard.contains(&Heard::Overrun) || changes.contains(&Change::Overrun) {
+            for watched in &watcher.watched {
+                let record = Watch { event: "overrun", dev: None, repaired: None };
+                stream.record(Head::new("bucket.watch").about(watched.vip), &record)?;
+            }
+        }
+        watcher.look(&heard, process, &mut stream)?;
+        if signal && let Some(caught) = signals.next() {
+            stream.finish();
+            signals.die(caught);
+            return Ok(Exit::Yes);
+        }
+        if end.is_some_and(|end| clock::boot() >= end) {
+            stream.finish();
+            return Ok(Exit::Yes);
+        }
+    }
+}
+
+impl Watcher {
+    fn present(&mut self, stream: &mut Stream) -> Result<(), Failure> {
+        for watched in &mut self.watched {
+            let seen = self.store.look(watched.vip)?;
+            let dev = seen.as_ref().and_then(|seen| seen.cluster.as_ref()).map(|cluster| cluster.dev.clone());
+            if let Some(seen) = seen {
+                watched.good = Some((seen, clock::boot()));
+                let record = Watch { event: "present", dev, repaired: None };
+                stream.record(Head::new("bucket.watch").about(watched.vip), &record)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at all, and tells what is newly wrong.
+    fn look(&mut self, heard: &[Heard], process: &Process, stream: &mut Stream) -> Result<(), Failure> {
+        self.nft = self.nft.until(Deadline::after(STEP));
+        self.store = Store::Nft(self.nft.clone());
+        for idx in 0..self.watched.len() {
+            let Some(watched) = self.watched.get(idx) else { continue };
+            let name = table_name(watched.vip);
+            let news = heard.iter().any(|heard| match heard {
+                Heard::Table(table) => *table == name,
+                Heard::Overrun => true,
+            });
+            let (faults, seen) = self.faults(watched, news)?;
+            let before = watched.faults;
+            let dev =
+                watched.good.as_ref().and_then(|(good, _)| good.cluster.as_ref()).map(|cluster| cluster.dev.clone());
+            let vip = watched.vip;
+            let begun: Vec<&'static str> = faults
+                .each()
+                .into_iter()
+                .zip(before.each())
+                .filter(|(now, then)| now.1 && !then.1)
+                .map(|(now, _)| now.0)
+                .collect();
+            let mut repaired = None;
+            if self.repair && faults != Faults::default() {
+                let outcome = self.mend(idx, faults);
+                if let Err(failure) = &outcome
+                    && !begun.is_empty()
+                {
+                    process.complain(&failure.sentence);
+                }
+                repaired = Some(outcome.is_ok());
+            }
+            for event in begun {
+                let record = Watch { event, dev: dev.clone(), repaired };
+                stream.record(Head::new("bucket.watch").about(vip), &record)?;
+            }
+            if let Some(watched) = self.watched.get_mut(idx) {
+                // What was mended and is lost again is told again.
+                watched.faults = if repaired == Some(true) { Faults::default() } else { faults };
+                if let Some(seen) = seen.filter(|_| faults == Faults::default()) {
+                    watched.good = Some((seen, clock::boot()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn faults(&self, watched: &Watched, news: bool) -> Result<(Faults, Option<Seen>), Failure> {
+        let mut faults = Faults::default();
+        let mut netlink = Netlink::open()?;
+        let vip = watched.vip;
+        // The rules are listed only when the kernel said that they changed, or they were wrong.
+        let look = news || watched.good.is_none() || watched.faults.rules_lost || watched.faults.rules_changed;
+        let mut seen = if look { self.store.look(vip)? } else { watched.good.as_ref().map(|(good, _)| good.clone()) };
+        if look {
+            match seen.as_ref().and_then(|seen| seen.cluster.as_ref().map(|cluster| (cluster, &seen.held))) {
+                None => faults.rules_lost = watched.good.is_some(),
+                Some((cluster, held)) => {
+                    for wanted in cluster::tables(cluster, held).map_err(Failure::usage)? {
+                        let differs = table(&self.nft, wanted.family, vip)?
+                            .is_none_or(|got| !cluster::differences(&wanted, &got).is_empty());
+                        faults.rules_changed |= differs;
+                    }
+                }
+            }
+        }
+        let cluster =
+            seen.as_ref().or(watched.good.as_ref().map(|(good, _)| good)).and_then(|seen| seen.cluster.clone());
+        let Some(cluster) = cluster else { return Ok((faults, seen)) };
+        let Some(link) = netlink.links()?.into_iter().find(|link| link.name == cluster.dev) else {
+            faults.address_lost = true;
+            return Ok((faults, None));
+        };
+        faults.address_lost = !carried(&mut netlink, vip)?
+            .iter()
+            .any(|address| address.ifindex == link.index && address.prefix == Prefix::host(vip));
+        faults.membership_lost = !is_joined(&mut netlink, &link, cluster.mac)?;
+        faults.mac_changed = link.mac != Some(cluster.made_from);
+        if faults != Faults::default() {
+            seen = None;
+        }
+        Ok((faults, seen))
+    }
+
+    /// Puts back what was lost, in the order of `init`.
+    fn mend(&mut self, idx: usize, faults: Faults) -> Result<(), Failure> {
+        let Some((vip, (good, since))) =
+            self.watched.get(idx).and_then(|watched| watched.good.clone().map(|good| (watched.vip, good)))
+        else {
+            return Ok(());
+        };
+        let doing = "mend";
+        let Some(cluster) = good.cluster.clone() else { return Ok(()) };
+        let _lock = Lock::take(&[vip.to_string()], Deadline::after(STEP))?;
+        // Somebody else may have mended it while the lock was held.
+        let link = self.link(&cluster.dev, vip)?;
+        let made_from = link.mac.unwrap_or(Mac([0; 6]));
+        let present = self.store.look(vip)?;
+        // Rules and address gone together, or while we waited: that was `bucket clear`.
+        if present.is_none() && (!faults.rules_lost || faults.address_lost) {
+            return Ok(());
+        }
+        if faults.rules_lost || faults.rules_changed || faults.mac_changed {
+            let now = clock::boot();
+            let base = present.clone().filter(|_| !faults.rules_changed).unwrap_or(good);
+            let mut wanted = base.cluster.clone().unwrap_or_else(|| cluster.clone());
+            wanted.made_from = made_from;
+            // Only what is left of the lease that it had: nobody renewed it since.
+            let left = match present {
+                Some(present) => present.lease_left,
+                None => base.lease_left.map(|left| left.saturating_sub(now.since(since))),
+            };
+            let left = left.filter(|left| !left.is_zero());
+            let held = if wanted.lease.is_some() && left.is_none() {
+                crate::types::cluster::Held::default()
+            } else {
+                base.held.clone()
+            };
+            let text = cluster::init(&wanted, &held, left).map_err(Failure::usage)?;
+            self.nft.load(&text, doing, &vip.to_string())?;
+        }
+        if faults.membership_lost {
+            join(&mut self.netlink, &link, cluster.mac, true)?;
+        }
+        if faults.address_lost {
+            // It may have come back by itself meanwhile.
+            let _ = self.netlink.change(&[AddressRequest::Add(wanted_address(vip, link.index))])?;
+        }
+        Ok(())
+    }
+
+    fn link(&mut self, dev: &str, vip: IpAddr) -> Result<Link, Failure> {
+        let links: BTreeMap<String, Link> =
+            self.netlink.links()?.into_iter().map(|link| (link.name.clone(), link)).collect();
+        links.get(dev).cloned().ok_or_else(|| crate::sys::Error::no_interface(format!("mend {vip} on"), dev).into())
+    }
+}
