@@ -211,6 +211,9 @@ pub(crate) struct State {
     pub(crate) config: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) weight: Option<u32>,
+    /// Why this node can serve nobody at this moment: its link is down
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) unfit: Option<String>,
 }
 
 /// A conclusion: who should own what, and what this node may answer for now.
@@ -362,6 +365,7 @@ pub(crate) struct Word {
     pub(crate) priority: Option<u32>,
     pub(crate) standby: Option<Rest>,
     pub(crate) incarnation: Option<u64>,
+    pub(crate) links: Option<Links>,
     /// The life of the node that a proof says is over.
     pub(crate) proof: Option<u64>,
     pub(crate) received_ms: Option<f64>,
@@ -383,6 +387,17 @@ pub(crate) struct Lists {
     pub(crate) draining: Buckets,
     pub(crate) epoch: Option<u64>,
     pub(crate) config: Option<String>,
+    /// It says that it can serve nobody.
+    pub(crate) unfit: bool,
+}
+
+/// Which links carry beats between a node and us.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Links {
+    /// Its links that are heard here.
+    pub(crate) heard: Vec<u8>,
+    /// Our links that it hears.
+    pub(crate) hears: Vec<u8>,
 }
 
 /// What a line says about nodes, as far as it is about `vip` (any, where that is not known yet): a node record, a beat with its
@@ -434,6 +449,7 @@ pub(crate) fn read_words(line: &Line<'_>, vip: Option<&str>) -> Result<Vec<Word>
         priority: priority(line, vip)?,
         standby: line.get::<String>("standby")?.map(Rest::Because),
         incarnation: line.get("incarnation")?,
+        links: if kind == "heartbeat.recv" { Some(read_links(line)?) } else { None },
         ..Word::default()
     })?;
     if kind == "health.score" {
@@ -463,6 +479,17 @@ pub(crate) fn read_words(line: &Line<'_>, vip: Option<&str>) -> Result<Vec<Word>
     Ok(words)
 }
 
+fn read_links(line: &Line<'_>) -> Result<Links, String> {
+    let mut links = Links { hears: line.get("hears_links")?.unwrap_or_default(), ..Links::default() };
+    for link in line.get::<Vec<&RawValue>>("links")?.unwrap_or_default() {
+        let link = Line::parse(link.get())?;
+        if link.parsed::<Status>("status")? == Some(Status::Up) {
+            links.heard.extend(link.get::<u8>("link")?);
+        }
+    }
+    Ok(links)
+}
+
 fn priority(line: &Line<'_>, vip: Option<&str>) -> Result<Option<u32>, String> {
     let each = line.get::<BTreeMap<String, u32>>("priorities")?.unwrap_or_default();
     Ok(match vip.and_then(|vip| each.get(vip)) {
@@ -482,6 +509,7 @@ fn read_lists(line: &Line<'_>) -> Result<Option<Lists>, String> {
         draining: line.parsed("draining")?.unwrap_or_default(),
         epoch: line.get("epoch")?,
         config: line.get("config")?,
+        unfit: line.raw("unfit").is_some(),
     }))
 }
 

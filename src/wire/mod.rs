@@ -2,11 +2,11 @@
 
 pub(crate) mod arp;
 pub(crate) mod checksum;
+#[allow(dead_code)] // the commands that use it come next
+pub(crate) mod clusterip;
 pub(crate) mod ethernet;
 pub(crate) mod heartbeat;
 pub(crate) mod ndp;
-pub(crate) mod tcp;
-#[allow(dead_code)] // the commands that use it come next
-pub(crate) mod clusterip;
 #[allow(dead_code)] // the commands that use it come next
 pub(crate) mod nft;
+pub(crate) mod tcp;

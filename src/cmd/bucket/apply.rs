@@ -13,6 +13,7 @@ use crate::record::{Action, Head, envelope};
 use crate::sys;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::event::{Signals, Sources};
+use crate::sys::netlink::{Change, Netlink};
 use crate::sys::state::Lock;
 use crate::types::bucket::Buckets;
 use crate::types::cluster::{Cluster, Held};
@@ -97,6 +98,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         renewed: None,
         draining: BTreeMap::new(),
         standby: None,
+        unfit: None,
     };
     if flags.follow { follow(&mut applier, process) } else { once(&mut applier, deadline, process) }
 }
@@ -110,6 +112,8 @@ struct Applier<'a> {
     /// Since when each bucket is draining.
     draining: BTreeMap<u16, Tick>,
     standby: Option<String>,
+    /// Why nobody can be served at this moment.
+    unfit: Option<String>,
 }
 
 /// What one step did.
@@ -162,10 +166,30 @@ impl Applier<'_> {
         // The planner believed that these were held: they were lost since, perhaps to somebody
         // else, and have to be asked for again.
         order.mine = order.mine.difference(&ordered.known.difference(&before.owned));
+        if self.unfit.is_some() {
+            order.mine = Buckets::new();
+        }
         let (outcome, how) =
             carry_out(&before, cluster.total, &order).map_err(|why| super::refusal(&why, Self::doing(), vip))?;
         let next = Cluster { epoch: ordered.epoch, config: ordered.config.clone(), ..cluster.clone() };
         self.act(&seen, &next, outcome, Some(how))
+    }
+
+    /// Looks whether the interface can carry anything; says whether that is news.
+    fn look_at_link(&mut self) -> Result<bool, Failure> {
+        let Store::Nft(_) = &self.store else { return Ok(false) };
+        let Some(seen) = self.store.look(self.flags.vip)? else { return Ok(false) };
+        let Some(cluster) = &seen.cluster else { return Ok(false) };
+        let links = Netlink::open()?.links()?;
+        let unfit = match links.iter().find(|link| link.name == cluster.dev) {
+            Some(link) if link.is_usable() => None,
+            Some(link) if link.up => Some(format!("{} has no carrier", link.name)),
+            Some(link) => Some(format!("{} is down", link.name)),
+            None => Some(format!("{} is gone", cluster.dev)),
+        };
+        let news = unfit.is_some() != self.unfit.is_some();
+        self.unfit = unfit;
+        Ok(news)
     }
 
     /// Closes everything: a fault, or the end.
@@ -277,6 +301,7 @@ impl Applier<'_> {
             epoch: seen.cluster.as_ref().map_or(0, |cluster| cluster.epoch),
             config: seen.cluster.as_ref().and_then(|cluster| cluster.config.clone()),
             weight: None,
+            unfit: self.unfit.clone(),
         };
         let mut head = Head::new("bucket.state").about(self.flags.vip);
         head.standby.clone_from(&self.standby);
@@ -323,6 +348,7 @@ fn once(applier: &mut Applier<'_>, deadline: Deadline, process: &mut Process) ->
         }
         return Ok(malformed.and(Exit::Undecided));
     };
+    applier.look_at_link()?;
     let done = applier.carry_out(&ordered, deadline)?;
     process.out.record(&done.head, &done.acted)?;
     if applier.flags.beat.is_some() && !applier.flags.changing.dry_run {
@@ -340,6 +366,8 @@ fn follow(applier: &mut Applier<'_>, process: &mut Process) -> Result<Exit, Fail
 
 fn follow_on(applier: &mut Applier<'_>, process: &mut Process, stream: &mut Stream) -> Result<Exit, Failure> {
     let mut signals = Signals::catch()?;
+    let mut links = Netlink::monitor()?;
+    applier.look_at_link()?;
     let mut complaints = Complaints::new(&process.who);
     let mut feed = Feed::default();
     let vip = applier.flags.vip.to_string();
@@ -359,13 +387,28 @@ fn follow_on(applier: &mut Applier<'_>, process: &mut Process, stream: &mut Stre
         let mut sources = Sources::default();
         let signal = sources.readable(signals.as_fd());
         let input = sources.readable(stdin.as_fd());
+        let link = sources.readable(links.as_fd());
         let out = if stream.is_waiting() { sources.writable(stream.as_fd()) } else { sources.gone(stream.as_fd()) };
         sources.wait([silent, end, applier.next_drain_end()].into_iter().flatten().min())?;
-        let [signal, input, out] = [signal, input, out].map(|slot| sources.is_ready(slot));
+        let [signal, input, link, out] = [signal, input, link, out].map(|slot| sources.is_ready(slot));
         let now = clock::boot();
         let reader_left = out && !stream.is_waiting();
         if out && !reader_left {
             stream.write_some()?;
+        }
+        if link {
+            let changed = links.changes()?;
+            let of_links = changed.iter().any(|change| !matches!(change, Change::Address { .. }));
+            if of_links && applier.look_at_link()? {
+                let released = if applier.unfit.is_some() { applier.release()? } else { None };
+                if let Some(why) = &applier.unfit {
+                    process.complain(&format!("{why}: everything is released"));
+                }
+                if let Some(done) = released {
+                    stream.record(done.head, &done.acted)?;
+                }
+                applier.tell_now()?;
+            }
         }
         let mut newest = None;
         if input {

@@ -4,9 +4,9 @@ use crate::cli::args::flags;
 use crate::cli::input::{Complaints, Fed, Feed, Got, Lines};
 use crate::cli::stream::Stream;
 use crate::cli::{Exit, Failure, Process, Verb};
-use crate::decide::bucket::plan::{Fencing, Memory, Node, Plan, Settings, View, plan};
+use crate::decide::bucket::plan::{Fencing, Memory, Node, Plan, Settings, View, lan_is_dead, plan};
 use crate::record::bucket::{
-    Lists, Move, NodeSeen, PLAN_COLUMNS, PLAN_SCHEMA, Plan as Record, Remembered, Rest, Word, read_words,
+    Links, Lists, Move, NodeSeen, PLAN_COLUMNS, PLAN_SCHEMA, Plan as Record, Remembered, Rest, Word, read_words,
 };
 use crate::record::line::Line;
 use crate::record::state::{self, Origin};
@@ -87,6 +87,10 @@ struct Flags {
     /// What this node holds, as bucket apply --beat writes it; read again when it changes
     #[arg(long, value_name = "FILE")]
     own: Option<PathBuf>,
+
+    /// Give up while beats on link N say that this node's LAN carries nothing, also in one direction
+    #[arg(long, value_name = "N")]
+    lan_link: Option<u8>,
 
     /// While FILE is there this node drains out; its text is the reason
     #[arg(long, value_name = "FILE")]
@@ -218,6 +222,7 @@ struct Known {
     last: Tick,
     expires: Option<Tick>,
     lists: Option<Lists>,
+    links: Option<Links>,
     weight: Option<u32>,
     priority: Option<u32>,
     standby: Option<String>,
@@ -234,6 +239,7 @@ struct Planner {
     own: Option<PathBuf>,
     standby_file: Option<PathBuf>,
     standby: Option<Standby>,
+    lan_link: Option<u8>,
     state: Option<(PathBuf, Origin)>,
 }
 
@@ -247,6 +253,7 @@ impl Planner {
             own: flags.own.clone(),
             standby_file: flags.standby.clone(),
             standby: None,
+            lan_link: flags.lan_link,
             state: None,
             settings,
         };
@@ -320,6 +327,7 @@ impl Planner {
             // A proof is of one life; what the node listed in an earlier one it lost with it.
             known.incarnation = Some(incarnation);
         }
+        known.links = word.links.or(known.links.take());
         if let Some(lists) = word.lists {
             known.lists = Some(lists);
             known.last = known.last.max(arrived);
@@ -365,6 +373,15 @@ impl Planner {
         Ok(())
     }
 
+    /// Why this node's LAN is of no use, where its beats say so.
+    fn lan_fault(&self, view: &View) -> Option<Standby> {
+        let lan = self.lan_link?;
+        let up = view.nodes.iter().filter(|(name, node)| **name != self.settings.me && node.status == Status::Up);
+        let peers = up.filter_map(|(name, _)| self.known.get(name)?.links.as_ref());
+        let dead = lan_is_dead(peers.map(|links| (links.heard.contains(&lan), links.hears.contains(&lan))));
+        dead.then(|| Standby { reason: format!("link {lan}, the LAN, carries nothing") })
+    }
+
     fn view(&self, now: Tick) -> View {
         let mut nodes: BTreeMap<String, Node> = self
             .known
@@ -389,7 +406,7 @@ impl Planner {
                     config: lists.and_then(|lists| lists.config),
                     weight: known.weight,
                     standby: known.standby.clone(),
-                    unfit: known.priority == Some(0),
+                    unfit: known.priority == Some(0) || known.lists.as_ref().is_some_and(|lists| lists.unfit),
                     // A beat of a newer life ends a proof.
                     proven_off: known.proof.is_some_and(|proof| known.incarnation.is_none_or(|life| life <= proof)),
                 };
@@ -406,7 +423,14 @@ impl Planner {
 
     fn conclude(&mut self, now: Tick) -> Result<(Plan, View), Failure> {
         self.look(now)?;
-        let view = self.view(now);
+        let mut view = self.view(now);
+        if let Some(fault) = self.lan_fault(&view) {
+            // The others learn it as a standby, and leave this node out of the map as it does itself.
+            if let Some(me) = view.nodes.get_mut(&self.settings.me) {
+                me.unfit = true;
+            }
+            self.standby = Some(fault);
+        }
         let (plan, memory) = plan(&self.settings, &view, &self.memory, now);
         self.memory = memory;
         Ok((plan, view))

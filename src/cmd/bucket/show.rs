@@ -58,6 +58,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
                 epoch: seen.cluster.as_ref().map_or(0, |cluster| cluster.epoch),
                 config: seen.cluster.as_ref().and_then(|cluster| cluster.config.clone()),
                 weight: None,
+                unfit: None,
             };
             process.out.record(&Head::new("bucket.state").about(vip), &state)?;
         } else {

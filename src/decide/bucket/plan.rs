@@ -146,6 +146,21 @@ pub(crate) struct Move {
     pub(crate) why: String,
 }
 
+/// Whether this node's LAN carries nothing, by what beats on it arrive here and there.
+///
+/// `peers` are those who are up: whether it is heard on the LAN, and whether it hears us there. Who
+/// is heard by nobody there can answer no client. Who hears nobody there is asked by none; but with
+/// one peer alone that can as well be the peer's fault, and then both would give up.
+pub(crate) fn lan_is_dead(peers: impl Iterator<Item = (bool, bool)>) -> bool {
+    let (mut count, mut heard, mut hears) = (0, false, false);
+    for (is_heard, hears_us) in peers {
+        count += 1;
+        heard |= is_heard;
+        hears |= hears_us;
+    }
+    count > 0 && (!hears || (!heard && count > 1))
+}
+
 /// One conclusion.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plan {
@@ -562,6 +577,23 @@ mod tests {
 
     fn conclude(settings: &Settings, view: &View) -> Plan {
         plan(settings, view, &Memory::default(), at(100)).0
+    }
+
+    #[test]
+    fn a_lan_that_carries_nothing_one_way_is_dead_for_one_side_only() {
+        // (heard there, hears us there)
+        for (peers, dead) in [
+            (&[][..], false),
+            (&[(true, true)], false),
+            (&[(true, false)], true),
+            (&[(false, true)], false),
+            (&[(false, false)], true),
+            (&[(false, true), (false, true)], true),
+            (&[(true, false), (true, true)], false),
+            (&[(true, false), (true, false)], true),
+        ] {
+            assert_eq!(lan_is_dead(peers.iter().copied()), dead, "{peers:?}");
+        }
     }
 
     #[test]
