@@ -2,7 +2,6 @@
 //!
 //! Each can be replayed from its inputs, which is what lets a test play a thousand nodes.
 
-#[allow(dead_code)] // the commands that use it come next
 pub(crate) mod bucket;
 pub(crate) mod heartbeat;
 pub(crate) mod vip;

@@ -1,7 +1,6 @@
 //! Nouns that two floors share. Only `std`; each has its text form as `Display` and `FromStr`.
 
 pub(crate) mod bucket;
-#[allow(dead_code)] // the commands that use it come next
 pub(crate) mod cluster;
 pub(crate) mod draw;
 pub(crate) mod flow;

@@ -26,7 +26,8 @@ pub(crate) fn parse(text: &str) -> Result<Buckets, String> {
 }
 
 /// The file's text for `owned`, as the kernel prints it.
-pub(crate) fn print(owned: &Buckets) -> String {
+#[cfg(test)]
+fn print(owned: &Buckets) -> String {
     let numbers: Vec<String> = owned.iter().map(|bucket| bucket.to_string()).collect();
     let mut text = numbers.join(",");
     if !text.is_empty() {

@@ -160,6 +160,21 @@ impl Host {
         Running { child: command.spawn().unwrap(), out, err, line: line.to_owned() }
     }
 
+    /// Starts a shell line here; it is killed when the handle goes.
+    pub(crate) fn start_shell(&self, line: &str) -> Running {
+        let out = self.folder.join(format!("out-{}", LABS.fetch_add(1, Ordering::Relaxed)));
+        let err = out.with_extension("err");
+        let child = Command::new("nsenter")
+            .args([&format!("--net=/run/netns/{}", self.ns), "sh", "-c", line])
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .stdin(Stdio::null())
+            .stdout(File::create(&out).unwrap())
+            .stderr(File::create(&err).unwrap())
+            .spawn()
+            .unwrap();
+        Running { child, out, err, line: line.to_owned() }
+    }
+
     /// One of our commands, ready to run here.
     pub(crate) fn command(&self, line: &str) -> Command {
         let mut words = line.split_whitespace();

@@ -172,7 +172,7 @@ impl Applier<'_> {
         let (outcome, how) =
             carry_out(&before, cluster.total, &order).map_err(|why| super::refusal(&why, Self::doing(), vip))?;
         let next = Cluster { epoch: ordered.epoch, config: ordered.config.clone(), ..cluster.clone() };
-        self.act(&seen, &next, outcome, Some(how))
+        self.act(&seen, &next, &outcome, Some(how))
     }
 
     /// Looks whether the interface can carry anything; says whether that is news.
@@ -199,7 +199,7 @@ impl Applier<'_> {
         let Some(seen) = self.store.look(vip)? else { return Ok(None) };
         let Some(cluster) = seen.cluster.clone() else { return Ok(None) };
         let outcome = Outcome { held: Held::default(), gained: Buckets::new(), lost: seen.held.owned.clone() };
-        self.act(&seen, &cluster, outcome, Some(How::Settle)).map(Some)
+        self.act(&seen, &cluster, &outcome, Some(How::Settle)).map(Some)
     }
 
     /// Cuts drains that have lasted long enough; says when the next one has.
@@ -215,7 +215,7 @@ impl Applier<'_> {
         let Some(cluster) = seen.cluster.clone() else { return Ok(None) };
         let held = settle(&seen.held, &over.intersection(&seen.held.draining));
         let outcome = Outcome { held, ..Outcome::default() };
-        self.act(&seen, &cluster, outcome, None).map(Some)
+        self.act(&seen, &cluster, &outcome, None).map(Some)
     }
 
     fn next_drain_end(&self) -> Option<Tick> {
@@ -223,7 +223,7 @@ impl Applier<'_> {
     }
 
     /// One transaction, and a look at what came of it.
-    fn act(&mut self, seen: &Seen, next: &Cluster, outcome: Outcome, how: Option<How>) -> Result<Done, Failure> {
+    fn act(&mut self, seen: &Seen, next: &Cluster, outcome: &Outcome, how: Option<How>) -> Result<Done, Failure> {
         let vip = self.flags.vip;
         let lapsed = seen.is_lapsed();
         let holds_nothing = outcome.held == Held::default();
@@ -266,7 +266,7 @@ impl Applier<'_> {
         if changes && !self.flags.changing.dry_run {
             self.tell(&now)?;
         }
-        let acted = Acted::new(now.show(), &outcome, how);
+        let acted = Acted::new(now.show(), outcome, how);
         Ok(Done { head, acted, exit: if as_ordered { Exit::Yes } else { Exit::Refused } })
     }
 
@@ -376,7 +376,7 @@ fn follow_on(applier: &mut Applier<'_>, process: &mut Process, stream: &mut Stre
     applier.tell(&seen)?;
     let end = match applier.flags.duration {
         Some(span) => Some(clock::boot().after(span.0)),
-        None => process.stream_deadline().map(|deadline| deadline.tick()),
+        None => process.stream_deadline().map(Deadline::tick),
     };
     // Silence counts from here on: a planner needs a moment to say its first word.
     let mut spoken = clock::boot();

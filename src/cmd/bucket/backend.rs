@@ -191,10 +191,16 @@ pub(super) fn tables(nft: &Nft, family: &str) -> Result<Vec<IpAddr>, Failure> {
 
 /// The rules of `vip`, read; `None` where there are none.
 pub(super) fn listed(nft: &Nft, vip: IpAddr) -> Result<Option<Listed>, Failure> {
+    Ok(listed_with_table(nft, vip)?.map(|(listed, _)| listed))
+}
+
+/// The rules of `vip`, read, and the table that they were read from: one look, since the next may
+/// see another map.
+pub(super) fn listed_with_table(nft: &Nft, vip: IpAddr) -> Result<Option<(Listed, list::Table)>, Failure> {
     let Some(table) = table(nft, family(vip), vip)? else { return Ok(None) };
     let listed = cluster::read(vip, &table)
         .map_err(|why| foreign(&format!("table {} {}", family(vip), table_name(vip)), &why))?;
-    Ok(Some(listed))
+    Ok(Some((listed, table)))
 }
 
 /// One table of `vip` as listed.

@@ -1,7 +1,7 @@
 //! `bucket check`: does this host hold all that a cluster IP needs?
 
-use super::backend::{Store, Where, table};
-use super::{address_text, carried, is_joined, join_text, silence, sysctl_name};
+use super::backend::{Store, Where, listed_with_table, table};
+use super::{absent, address_text, carried, is_joined, join_text, silence, sysctl_name};
 use crate::cli::args::flags;
 use crate::cli::{Exit, Failure, Process, Verb};
 use crate::decide::bucket::check::differences;
@@ -50,13 +50,14 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let vip = flags.vip;
     let deadline = process.deadline(Duration::ZERO);
     let store = Store::open(&flags.place, "check", Some(vip), process, deadline)?;
-    let seen = store.need("check", vip)?;
     let mut found = Vec::new();
     let mut warnings = Vec::new();
-    if let (Store::Nft(nft), Some(cluster)) = (&store, &seen.cluster) {
-        let remake = format!("bucket init {vip} --dev {} … with the flags it was made with", cluster.dev);
-        for wanted in cluster::tables(cluster, &seen.held).map_err(Failure::usage)? {
-            let Some(got) = table(nft, wanted.family, vip)? else {
+    if let Store::Nft(nft) = &store {
+        let (listed, own) = listed_with_table(nft, vip)?.ok_or_else(|| absent("check", vip))?;
+        let remake = format!("bucket init {vip} --dev {} … with the flags it was made with", listed.cluster.dev);
+        for wanted in cluster::tables(&listed.cluster, &listed.held).map_err(Failure::usage)? {
+            let got = if wanted.family == own.family { Some(own.clone()) } else { table(nft, wanted.family, vip)? };
+            let Some(got) = got else {
                 found.push(difference(format!("table {}", wanted.family), PRESENT, "absent", Some(&remake)));
                 continue;
             };
@@ -65,17 +66,19 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
             }
         }
         let mut netlink = Netlink::open()?;
-        let (wanted, got) = facts(&mut netlink, cluster)?;
+        let (wanted, got) = facts(&mut netlink, &listed.cluster)?;
         found.extend(differences(&wanted, &got).into_iter().map(|found| Difference {
             what: found.what,
             want: found.want,
             got: found.got,
             mend: found.mend,
         }));
-        if seen.is_lapsed() {
+        if listed.cluster.lease.is_some() && listed.lease_left.is_none() {
             found.push(difference("lease".to_owned(), "renewed", "run out", Some("is bucket apply --follow running?")));
         }
-        warnings = warn(nft, cluster)?;
+        warnings = warn(nft, &listed.cluster)?;
+    } else {
+        store.need("check", vip)?;
     }
     let whole = found.is_empty();
     let mut head = Head::new("bucket.check").about(vip);

@@ -12,7 +12,7 @@ use crate::record::line::Line;
 use crate::record::state::{self, Origin};
 use crate::record::{Head, config};
 use crate::sys;
-use crate::sys::clock;
+use crate::sys::clock::{self, Deadline};
 use crate::sys::event::{Signals, Sources};
 use crate::sys::state::Lock;
 use crate::sys::watch::Watch;
@@ -274,7 +274,7 @@ impl Planner {
                 match state::read::<Remembered>(&bytes, &origin).map_err(bad)? {
                     state::Read::Current(remembered) => planner.memory = remembered.read().map_err(bad)?,
                     state::Read::OtherBoot => {
-                        process.complain(&format!("{} is of an earlier boot: a first run", path.display()))
+                        process.complain(&format!("{} is of an earlier boot: a first run", path.display()));
                     }
                 }
             }
@@ -546,7 +546,7 @@ fn follow_on(
     let mut feed = Feed::default();
     let end = match flags.duration {
         Some(span) => Some(clock::boot().after(span.0)),
-        None => process.stream_deadline().map(|deadline| deadline.tick()),
+        None => process.stream_deadline().map(Deadline::tick),
     };
     let mut told: Option<(Plan, View)> = None;
     let mut wake = Some(clock::boot().after(planner.settings.fresh() / 4));

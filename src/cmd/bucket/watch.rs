@@ -1,6 +1,6 @@
 //! `bucket watch`: rules, address, membership and MAC, as they are lost.
 
-use super::backend::{Seen, Store, Where, table};
+use super::backend::{Seen, Store, Where, listed_with_table, table};
 use super::{carried, is_joined, join, wanted_address};
 use crate::cli::args::flags;
 use crate::cli::stream::Stream;
@@ -105,7 +105,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let mut signals = Signals::catch()?;
     let end = match flags.duration {
         Some(span) => Some(clock::boot().after(span.0)),
-        None => process.stream_deadline().map(|deadline| deadline.tick()),
+        None => process.stream_deadline().map(Deadline::tick),
     };
     watcher.present(&mut stream)?;
     loop {
@@ -211,18 +211,24 @@ impl Watcher {
         let vip = watched.vip;
         // The rules are listed only when the kernel said that they changed, or they were wrong.
         let look = news || watched.good.is_none() || watched.faults.rules_lost || watched.faults.rules_changed;
-        let mut seen = if look { self.store.look(vip)? } else { watched.good.as_ref().map(|(good, _)| good.clone()) };
+        let mut seen = None;
         if look {
-            match seen.as_ref().and_then(|seen| seen.cluster.as_ref().map(|cluster| (cluster, &seen.held))) {
-                None => faults.rules_lost = watched.good.is_some(),
-                Some((cluster, held)) => {
-                    for wanted in cluster::tables(cluster, held).map_err(Failure::usage)? {
-                        let differs = table(&self.nft, wanted.family, vip)?
-                            .is_none_or(|got| !cluster::differences(&wanted, &got).is_empty());
-                        faults.rules_changed |= differs;
+            match listed_with_table(&self.nft, vip) {
+                // A first rule that somebody changed.
+                Err(failure) if failure.exit == Exit::BadInput => faults.rules_changed = true,
+                Err(failure) => return Err(failure),
+                Ok(None) => faults.rules_lost = watched.good.is_some(),
+                Ok(Some((listed, own))) => {
+                    for wanted in cluster::tables(&listed.cluster, &listed.held).map_err(Failure::usage)? {
+                        let got =
+                            if wanted.family == own.family { Some(own.clone()) } else { table(&self.nft, wanted.family, vip)? };
+                        faults.rules_changed |= got.is_none_or(|got| !cluster::differences(&wanted, &got).is_empty());
                     }
+                    seen = Some(Seen::from(listed));
                 }
             }
+        } else if let Some((good, _)) = &watched.good {
+            seen = Some(good.clone());
         }
         let cluster =
             seen.as_ref().or(watched.good.as_ref().map(|(good, _)| good)).and_then(|seen| seen.cluster.clone());
@@ -255,7 +261,10 @@ impl Watcher {
         // Somebody else may have mended it while the lock was held.
         let link = self.link(&cluster.dev, vip)?;
         let made_from = link.mac.unwrap_or(Mac([0; 6]));
-        let present = self.store.look(vip)?;
+        let present = match self.store.look(vip) {
+            Err(failure) if failure.exit == Exit::BadInput => Some(good.clone()),
+            present => present?,
+        };
         // Rules and address gone together, or while we waited: that was `bucket clear`.
         if present.is_none() && (!faults.rules_lost || faults.address_lost) {
             return Ok(());

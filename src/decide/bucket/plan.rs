@@ -255,13 +255,6 @@ pub(crate) fn plan(settings: &Settings, view: &View, memory: &Memory, now: Tick)
     (plan, memory)
 }
 
-/// How a bucket of `mine` that was not held before is taken: as what its old owner lists says.
-pub(crate) fn how_to_take(view: &View, me: &str, bucket: u16) -> How {
-    let drains =
-        |(name, node): (&String, &Node)| name != me && node.status == Status::Up && node.draining.contains(bucket);
-    if view.nodes.iter().any(drains) { How::Drain } else { How::TakeOver }
-}
-
 struct Round<'a> {
     settings: &'a Settings,
     view: &'a View,
@@ -577,6 +570,13 @@ mod tests {
 
     fn conclude(settings: &Settings, view: &View) -> Plan {
         plan(settings, view, &Memory::default(), at(100)).0
+    }
+
+    /// How a bucket of `mine` that was not held before is taken: as what its old owner lists says.
+    fn how_to_take(view: &View, me: &str, bucket: u16) -> How {
+        let drains =
+            |(name, node): (&String, &Node)| name != me && node.status == Status::Up && node.draining.contains(bucket);
+        if view.nodes.iter().any(drains) { How::Drain } else { How::TakeOver }
     }
 
     #[test]

@@ -142,13 +142,6 @@ pub(crate) fn in_place(cluster: &Cluster) -> bool {
     cluster.lease.is_some_and(|lease| lease < Duration::from_secs(1))
 }
 
-/// The document that ends the lease now. Fails where it has lapsed already.
-pub(crate) fn drop_lease(cluster: &Cluster) -> String {
-    each_lease(cluster, |text, family, name| {
-        line(text, format_args!("delete element {family} {name} lease {{ {} }}", cluster.vip));
-    })
-}
-
 /// The document that removes everything, also where part of it or all of it is not there.
 pub(crate) fn clear(vip: IpAddr) -> String {
     let name = table_name(vip);
