@@ -75,7 +75,11 @@ impl Drop for Cluster {
 }
 
 fn source(vip: &str, n: u8) -> IpAddr {
-    if vip.contains(':') { format!("2001:db8::1:{n:x}").parse().unwrap() } else { format!("192.0.77.{n}").parse().unwrap() }
+    if vip.contains(':') {
+        format!("2001:db8::1:{n:x}").parse().unwrap()
+    } else {
+        format!("192.0.77.{n}").parse().unwrap()
+    }
 }
 
 /// Echo servers for both protocols and families: each answer is the node's name.
@@ -249,6 +253,21 @@ fn talk(connections: &mut [(IpAddr, TcpStream)], wait: Duration) -> (Tally, Dura
             got.push("reset".to_owned());
         }
     }
+    hear(connections, got, start, wait)
+}
+
+/// Says nothing, and notes what comes.
+fn listen(connections: &mut [(IpAddr, TcpStream)], wait: Duration) -> (Tally, Duration) {
+    let got = vec![Vec::new(); connections.len()];
+    hear(connections, got, Instant::now(), wait)
+}
+
+fn hear(
+    connections: &mut [(IpAddr, TcpStream)],
+    mut got: Vec<Vec<String>>,
+    start: Instant,
+    wait: Duration,
+) -> (Tally, Duration) {
     let mut last = start;
     let mut block = [0; 64];
     while got.iter().any(Vec::is_empty) && start.elapsed() < wait {
@@ -305,7 +324,9 @@ fn once_each(tally: &Tally, n_clients: u8, n_nodes: usize) {
 fn two_hundred_clients_get_one_answer_each() {
     let cluster = Cluster::new(3, 200);
     cluster.serve();
-    for (vip, mode) in [(V4, "sourceip"), (V6, "sourceip"), (V4, "sourceip-sourceport-destport"), (V6, "sourceip-sourceport")] {
+    for (vip, mode) in
+        [(V4, "sourceip"), (V6, "sourceip"), (V4, "sourceip-sourceport-destport"), (V6, "sourceip-sourceport")]
+    {
         cluster.init(vip, &format!("--total 64 --mode {mode}"), &["1-22", "23-43", "44-64"]);
         cluster.client.sh("ip neigh flush all");
         once_each(&ask_udp(&cluster.client, vip, cluster.sources(vip), Duration::from_millis(700)), 200, 3);
@@ -320,7 +341,8 @@ fn two_hundred_clients_get_one_answer_each() {
         }
     }
     // What show prints is what verify needs, and together they serve everything once.
-    let shown: String = cluster.nodes.iter().map(|node| node.run(&format!("bucket show {V4}")).ended(0).stdout).collect();
+    let shown: String =
+        cluster.nodes.iter().map(|node| node.run(&format!("bucket show {V4}")).ended(0).stdout).collect();
     let whole = cluster.client.run_with("bucket verify", &shown).ended(0).one();
     assert_eq!((&whole["status"], &whole["nodes"]), (&json!("up"), &json!(["n1", "n2", "n3"])));
 }
@@ -332,7 +354,8 @@ fn the_hash_is_the_one_that_was_measured() {
     let client = lab.host("client", &["192.168.10.1/24"]);
     // research: 192.168.10.1, seed 0, 2 buckets: 1.
     for (local, answers) in [("1", true), ("2", false)] {
-        host.run(&format!("bucket init 192.168.10.3 --dev eth0 --mac {MAC} --total 2 --seed 0 --local {local}")).ended(0);
+        host.run(&format!("bucket init 192.168.10.3 --dev eth0 --mac {MAC} --total 2 --seed 0 --local {local}"))
+            .ended(0);
         assert_eq!(client.try_sh("ping -n -q -c1 -W1 192.168.10.3").0, answers);
     }
 }
@@ -347,7 +370,10 @@ fn a_drain_keeps_every_connection_and_sends_new_ones_on() {
         let (before, _) = talk(&mut open, Duration::from_secs(2));
         once_each(&before, 80, 2);
         let released = cluster.nodes[1].run(&format!("bucket set {vip} -2")).ended(0).one();
-        assert_eq!((&released["lost"], &released["how"], &released["draining"]), (&json!("2"), &json!("drain"), &json!("2")));
+        assert_eq!(
+            (&released["lost"], &released["how"], &released["draining"]),
+            (&json!("2"), &json!("drain"), &json!("2"))
+        );
         let taken = cluster.nodes[0].run(&format!("bucket set {vip} +2 --drain")).ended(0).one();
         assert_eq!((&taken["gained"], &taken["how"], &taken["opening"]), (&json!("2"), &json!("drain"), &json!("2")));
         let (after, _) = talk(&mut open, Duration::from_secs(2));
@@ -394,6 +420,23 @@ fn a_take_over_resets_orphans_at_once_behind_a_closed_firewall() {
     }
 }
 
+/// H4: giving up closes the bucket altogether, and the peers learn it at once.
+#[test]
+fn giving_everything_up_resets_every_connection() {
+    let cluster = Cluster::new(1, 40);
+    cluster.serve();
+    for (vip, end) in [(V4, format!("bucket set {V4} = --settle")), (V6, format!("bucket clear {V6}"))] {
+        cluster.init(vip, "--total 2", &["1-2"]);
+        let mut open = connect(&cluster.client, vip, cluster.sources(vip)).open();
+        once_each(&talk(&mut open, Duration::from_secs(2)).0, 40, 1);
+        cluster.nodes[0].run(&end).ended(0);
+        // Nothing is said: the reset has come by itself.
+        let (after, slowest) = listen(&mut open, Duration::from_secs(1));
+        assert_eq!(after, Tally::from([("reset".to_owned(), 40)]));
+        assert!(slowest < Duration::from_millis(100), "{slowest:?}");
+    }
+}
+
 #[test]
 fn verify_finds_gaps_overlaps_and_other_seeds() {
     let cluster = Cluster::new(2, 0);
@@ -430,12 +473,16 @@ fn a_flushed_rule_set_is_silence_and_is_mended_within_a_second() {
     cluster.init(V6, "--total 2", &["1", "2"]);
     let watch = cluster.nodes[1].start("bucket watch --repair");
     for vip in [V4, V6] {
-        watch.wait_for("present", Duration::from_secs(2), |record| record["event"] == "present" && record["subject"] == vip);
+        watch.wait_for("present", Duration::from_secs(2), |record| {
+            record["event"] == "present" && record["subject"] == vip
+        });
     }
     let flushed = Instant::now();
     cluster.nodes[1].sh("nft flush ruleset");
     for vip in [V4, V6] {
-        let told = watch.wait_for("rules-lost", Duration::from_secs(1), |record| record["event"] == "rules-lost" && record["subject"] == vip);
+        let told = watch.wait_for("rules-lost", Duration::from_secs(1), |record| {
+            record["event"] == "rules-lost" && record["subject"] == vip
+        });
         assert_eq!(told["repaired"], true);
     }
     assert!(flushed.elapsed() < Duration::from_secs(1), "{:?}", flushed.elapsed());
@@ -445,7 +492,9 @@ fn a_flushed_rule_set_is_silence_and_is_mended_within_a_second() {
     // The address is put back too; what an operator clears is not.
     cluster.nodes[1].sh(&format!("ip addr del {V4}/32 dev eth0"));
     watch.wait_for("address-lost", Duration::from_secs(1), |record| record["event"] == "address-lost");
-    eventually("the address", Duration::from_secs(1), || cluster.nodes[1].sh("ip addr show dev eth0").contains(&format!("{V4}/32")));
+    eventually("the address", Duration::from_secs(1), || {
+        cluster.nodes[1].sh("ip addr show dev eth0").contains(&format!("{V4}/32"))
+    });
     cluster.nodes[1].run(&format!("bucket clear {V4}")).ended(0);
     std::thread::sleep(Duration::from_millis(1200));
     assert!(!cluster.nodes[1].sh("nft list tables").contains("192_0_2_100"));
@@ -458,7 +507,9 @@ fn a_lost_address_on_forwarding_hosts_makes_no_storm() {
     let cluster = Cluster::new(4, 4);
     cluster.init(V4, "--total 4", &["1", "2", "3", "4"]);
     for node in &cluster.nodes {
-        node.sh("sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.send_redirects=0 net.ipv4.conf.eth0.send_redirects=0");
+        node.sh(
+            "sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.send_redirects=0 net.ipv4.conf.eth0.send_redirects=0",
+        );
     }
     cluster.client.sh(&format!("ping -n -q -c1 -W1 {V4} || true"));
     for node in &cluster.nodes[1..] {
@@ -520,10 +571,15 @@ fn a_node_reaches_itself_and_opens_only_what_comes_back_to_it() {
                 node.inside(move || {
                     let mut open = 0;
                     for to in sources {
-                        let socket =
-                            socket2::Socket::new(socket2::Domain::for_address(SocketAddr::new(to, 0)), socket2::Type::STREAM, None).unwrap();
+                        let socket = socket2::Socket::new(
+                            socket2::Domain::for_address(SocketAddr::new(to, 0)),
+                            socket2::Type::STREAM,
+                            None,
+                        )
+                        .unwrap();
                         socket.bind(&SocketAddr::new(addr, 0).into()).unwrap();
-                        if socket.connect_timeout(&SocketAddr::new(to, TCP).into(), Duration::from_millis(300)).is_ok() {
+                        if socket.connect_timeout(&SocketAddr::new(to, TCP).into(), Duration::from_millis(300)).is_ok()
+                        {
                             let mut stream = TcpStream::from(socket);
                             stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
                             stream.write_all(b"?").unwrap();
@@ -557,7 +613,9 @@ fn another_mac_is_noticed_and_the_rules_made_anew() {
     let watch = node.start(&format!("bucket watch {V6} --repair"));
     watch.wait_for("present", Duration::from_secs(2), |record| record["event"] == "present");
     node.sh("ip link set dev eth0 address 02:00:00:00:aa:bb");
-    watch.wait_for("mac-changed", Duration::from_secs(1), |record| record["event"] == "mac-changed" && record["repaired"] == true);
+    watch.wait_for("mac-changed", Duration::from_secs(1), |record| {
+        record["event"] == "mac-changed" && record["repaired"] == true
+    });
     assert_eq!(node.run(&format!("bucket show {V6}")).ended(0).one()["made_from_mac"], "02:00:00:00:aa:bb");
     cluster.client.sh("ip neigh flush all");
     once_each(&ask_udp(&cluster.client, V6, cluster.sources(V6), Duration::from_secs(1)), 10, 1);
@@ -580,7 +638,9 @@ fn a_unicast_mac_serves_too() {
     for vip in [V4, V6] {
         for (node, local) in cluster.nodes.iter().zip(["1", "2"]) {
             let made = node
-                .run(&format!("bucket init {vip} --dev eth0 --unicast --mac 02:11:22:33:44:55 --total 2 --seed 0 --local {local}"))
+                .run(&format!(
+                    "bucket init {vip} --dev eth0 --unicast --mac 02:11:22:33:44:55 --total 2 --seed 0 --local {local}"
+                ))
                 .ended(0)
                 .one();
             assert_eq!(made["unicast"], true);
@@ -651,7 +711,9 @@ fn a_lease_that_nobody_renews_ends_every_answer() {
     let mut open = connect(&cluster.client, V4, cluster.sources(V4)).open();
     assert_eq!(open.len(), 8);
     std::thread::sleep(Duration::from_millis(1400).saturating_sub(granted.elapsed()));
-    let capture = cluster.client.start_shell("exec timeout 2 tcpdump -n -i eth0 -Q in ether src 02:00:00:00:00:01 and not ip6 proto 58");
+    let capture = cluster
+        .client
+        .start_shell("exec timeout 2 tcpdump -n -i eth0 -Q in ether src 02:00:00:00:00:01 and not ip6 proto 58");
     eventually("tcpdump", Duration::from_secs(2), || capture.complaints().contains("listening"));
     cluster.client.sh("ip neigh flush all");
     for vip in [V4, V6] {
@@ -724,7 +786,9 @@ fn a_plan_is_made_and_carried_out() {
     assert_eq!((&held["mine"], &held["needs_fence"]), (&json!("1-2"), &json!(["n3"])));
     // With proof it is taken over.
     cluster.lab.on_switch("ip link set n3.eth0 down");
-    let proof = json!({"kind": "fence.off", "v": 1, "subject": "n3", "status": "down", "proof": true, "incarnation": 7}).to_string();
+    let proof =
+        json!({"kind": "fence.off", "v": 1, "subject": "n3", "status": "down", "proof": true, "incarnation": 7})
+            .to_string();
     for (node, other) in [(n1, n2), (n2, n1)] {
         let seen = beat(other, "up") + &beat(n3, "down") + &show(node).to_string() + "\n" + &proof;
         let run = node.run_with(&flags, &seen).ended(0);
@@ -793,14 +857,16 @@ fn release_tell_take_between_running_pipelines() {
     let files: Vec<_> = cluster.nodes.iter().map(|node| node.folder.join("own.json")).collect();
     let mut sick: Option<usize> = None;
     let round = |sick: Option<usize>, down: bool, pipes: &mut Vec<Pipe>| {
-        let states: Vec<String> = files.iter().map(|file| std::fs::read_to_string(file).unwrap().trim().to_owned()).collect();
+        let states: Vec<String> =
+            files.iter().map(|file| std::fs::read_to_string(file).unwrap().trim().to_owned()).collect();
         for (to, pipe) in pipes.iter_mut().enumerate() {
             for (from, state) in states.iter().enumerate().filter(|(from, _)| *from != to) {
                 if Some(to) == sick || (Some(from) == sick && !down) {
                     continue;
                 }
                 let status = if Some(from) == sick { "down" } else { "up" };
-                let payload = if state.is_empty() || Some(from) == sick { "[]".to_owned() } else { format!("[{state}]") };
+                let payload =
+                    if state.is_empty() || Some(from) == sick { "[]".to_owned() } else { format!("[{state}]") };
                 let line = format!(
                     "{{\"kind\":\"heartbeat.recv\",\"v\":1,\"host\":\"n{}\",\"subject\":\"n{}\",\"status\":\"{status}\",\"incarnation\":7,\"renewal\":true,\"payload\":{payload}}}\n",
                     to + 1,
@@ -869,13 +935,18 @@ fn release_tell_take_between_running_pipelines() {
 fn all_of_init_is_undone_by_clear() {
     let cluster = Cluster::new(1, 0);
     let node = &cluster.nodes[0];
-    let look = || node.sh("nft list tables; ip addr show dev eth0 | grep -v valid_lft; ip maddr show dev eth0; sysctl net.ipv4.conf.eth0.drop_unicast_in_l2_multicast net.ipv6.conf.eth0.drop_unicast_in_l2_multicast");
+    let look = || {
+        node.sh("nft list tables; ip addr show dev eth0 | grep -v valid_lft; ip maddr show dev eth0; sysctl net.ipv4.conf.eth0.drop_unicast_in_l2_multicast net.ipv6.conf.eth0.drop_unicast_in_l2_multicast")
+    };
     let before = look();
     for (vip, other) in [(V4, "192.0.2.101"), (V6, "2001:db8::101")] {
-        let init = |vip: &str, more: &str| node.run(&format!("bucket init {vip} --dev eth0 --mac {MAC} --total 4 --local 1-4{more}"));
+        let init = |vip: &str, more: &str| {
+            node.run(&format!("bucket init {vip} --dev eth0 --mac {MAC} --total 4 --local 1-4{more}"))
+        };
         let dry = init(vip, " --dry-run").ended(0).one();
         assert_eq!(look(), before, "a dry run changed something");
-        let ops: Vec<&str> = dry["actions"].as_array().unwrap().iter().map(|action| action["op"].as_str().unwrap()).collect();
+        let ops: Vec<&str> =
+            dry["actions"].as_array().unwrap().iter().map(|action| action["op"].as_str().unwrap()).collect();
         assert_eq!(ops, ["nft", "sysctl", "membership-add", "address-add", "nft"]);
         let made = init(vip, " --explain").ended(0).one();
         assert_eq!((&made["changed"], &made["actions"]), (&json!(true), &dry["actions"]));
@@ -909,7 +980,14 @@ fn what_is_wrong_is_refused_and_nothing_is_changed() {
     for wrong in ["+0", "+3", "+1 -1", "x", "+", "=3", ""] {
         node.run(&format!("bucket set {V4} {wrong}")).ended(2);
     }
-    for (words, owned, changed) in [("+1", "1", false), ("-2", "1", false), ("+2", "1-2", true), ("=2", "2", true), ("--add 1 --remove 2", "1", true), ("=", "", true)] {
+    for (words, owned, changed) in [
+        ("+1", "1", false),
+        ("-2", "1", false),
+        ("+2", "1-2", true),
+        ("=2", "2", true),
+        ("--add 1 --remove 2", "1", true),
+        ("=", "", true),
+    ] {
         let set = node.run(&format!("bucket set {V4} {words}")).ended(0).one();
         assert_eq!((&set["owned"], &set["changed"]), (&json!(owned), &json!(changed)), "{words}");
     }
@@ -938,7 +1016,9 @@ fn runs_do_not_interleave_and_a_killed_one_leaves_whole_rules() {
     assert!(held.is_dir());
     let lock = node.sh(&format!("ls {} | grep {V4}", held.display()));
     let holder = node.start_shell(&format!("exec flock {}/{} sleep 3", held.display(), lock.trim()));
-    eventually("the lock", Duration::from_secs(1), || !node.try_sh(&format!("flock -n {}/{} true", held.display(), lock.trim())).0);
+    eventually("the lock", Duration::from_secs(1), || {
+        !node.try_sh(&format!("flock -n {}/{} true", held.display(), lock.trim())).0
+    });
     let late = node.run(&format!("bucket set {V4} =1 --timeout 100ms")).ended(75);
     assert!(late.stderr.contains("another run holds it"), "{late:?}");
     drop(holder);
@@ -949,7 +1029,13 @@ fn missing_rights_and_missing_parts_have_their_own_answers() {
     let cluster = Cluster::new(1, 0);
     let node = &cluster.nodes[0];
     let mut nobody = std::process::Command::new("nsenter");
-    nobody.arg(format!("--net=/run/netns/{}", node.ns)).args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
+    nobody.arg(format!("--net=/run/netns/{}", node.ns)).args([
+        "setpriv",
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        "--",
+    ]);
     nobody.arg(support::binary("bucket")).args(["show", V4]);
     node.environment(&mut nobody);
     let run = support::Run::new("bucket show as nobody", nobody.output().unwrap()).ended(4);
@@ -983,7 +1069,9 @@ fn the_old_kernels_file_has_three_answers() {
     assert_eq!(node.run(&show).ended(0).one()["owned"], "");
     std::fs::write(&file, "1,2\n").unwrap();
     assert_eq!(node.run(&show).ended(0).one()["owned"], "1-2");
-    let set = |words: &str| node.run(&format!("bucket set 192.0.2.7 {words} --backend proc --total 4 --proc-root {}", root.display()));
+    let set = |words: &str| {
+        node.run(&format!("bucket set 192.0.2.7 {words} --backend proc --total 4 --proc-root {}", root.display()))
+    };
     assert_eq!(set("+1").ended(0).one()["changed"], false);
     set("+5").ended(2);
     set("+0").ended(2);

@@ -2,11 +2,9 @@
 
 pub(crate) mod arp;
 pub(crate) mod checksum;
-#[allow(dead_code)] // the commands that use it come next
 pub(crate) mod clusterip;
 pub(crate) mod ethernet;
 pub(crate) mod heartbeat;
 pub(crate) mod ndp;
-#[allow(dead_code)] // the commands that use it come next
 pub(crate) mod nft;
 pub(crate) mod tcp;

@@ -16,6 +16,7 @@ use crate::decide::bucket::change::{self, Refusal};
 use crate::sys;
 use crate::sys::netlink::Netlink;
 use crate::types::bucket::Buckets;
+use crate::types::cluster::Held;
 use crate::types::link::{Address, AddressFlags, Link};
 use crate::types::net::{Mac, Prefix};
 use std::net::IpAddr;
@@ -97,6 +98,24 @@ fn wanted_address(vip: IpAddr, ifindex: u32) -> Address {
         address.preferred_s = Some(0);
     }
     address
+}
+
+/// Ends the TCP connections to `vip` once nothing of it is served here any more.
+///
+/// Their sockets would go on retransmitting into a closed door, and their peers would hang until a
+/// time-out; so each peer gets a reset that fits its sequence. Those of this host with itself stay.
+fn end_connections(who: &str, vip: IpAddr, before: &Held, after: &Held) {
+    let serves = |held: &Held| !held.owned.is_empty() || !held.draining.is_empty();
+    if !serves(before) || serves(after) {
+        return;
+    }
+    let ended = sys::diag::connections(vip).and_then(|connections| {
+        connections.iter().filter(|connection| connection.peer.ip() != vip).try_for_each(sys::diag::destroy)
+    });
+    // The buckets are closed all the same, which is what was asked for.
+    if let Err(error) = ended {
+        crate::cli::complain(who, &format!("{error} (their peers will time out)"));
+    }
 }
 
 /// How ip(8) would add it.

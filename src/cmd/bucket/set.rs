@@ -101,6 +101,9 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     }
     if !flags.changing.dry_run {
         act(&store, vip, &seen, &outcome.held, changes, doing)?;
+        if let Store::Nft(_) = &store {
+            super::end_connections(&process.who, vip, &seen.held, &outcome.held);
+        }
     }
     let now = store.need(doing, vip)?;
     // As read back: what another program changed meanwhile is not claimed.

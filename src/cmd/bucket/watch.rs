@@ -220,8 +220,11 @@ impl Watcher {
                 Ok(None) => faults.rules_lost = watched.good.is_some(),
                 Ok(Some((listed, own))) => {
                     for wanted in cluster::tables(&listed.cluster, &listed.held).map_err(Failure::usage)? {
-                        let got =
-                            if wanted.family == own.family { Some(own.clone()) } else { table(&self.nft, wanted.family, vip)? };
+                        let got = if wanted.family == own.family {
+                            Some(own.clone())
+                        } else {
+                            table(&self.nft, wanted.family, vip)?
+                        };
                         faults.rules_changed |= got.is_none_or(|got| !cluster::differences(&wanted, &got).is_empty());
                     }
                     seen = Some(Seen::from(listed));
