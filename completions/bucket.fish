@@ -100,6 +100,7 @@ complete -c bucket -n "__fish_bucket_using_subcommand plan" -l take-after -d 'Fr
 complete -c bucket -n "__fish_bucket_using_subcommand plan" -l wait-for-all -d 'Take nothing before every node was heard once [default: yes for two nodes]' -r -f -a "yes\t''
 no\t''"
 complete -c bucket -n "__fish_bucket_using_subcommand plan" -l own -d 'What this node holds, as bucket apply --beat writes it; read again when it changes' -r -F
+complete -c bucket -n "__fish_bucket_using_subcommand plan" -l lan-link -d 'Give up while beats on link N say that this node\'s LAN carries nothing, also in one direction' -r
 complete -c bucket -n "__fish_bucket_using_subcommand plan" -l standby -d 'While FILE is there this node drains out; its text is the reason' -r -F
 complete -c bucket -n "__fish_bucket_using_subcommand plan" -l state -d 'Remember from run to run' -r -F
 complete -c bucket -n "__fish_bucket_using_subcommand plan" -l for -d 'End after D with the status of the last conclusion' -r
