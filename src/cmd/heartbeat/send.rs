@@ -36,9 +36,9 @@ pub(super) const VERB: Verb = Verb {
 
 #[derive(Args, Debug)]
 struct Flags {
-    /// A peer on one link; several make several links
-    #[arg(long, value_name = "ADDR[:PORT][%DEV]", required_unless_present = "group")]
-    to: Vec<Endpoint>,
+    /// The peers on one link, separated by commas; given again, the next link
+    #[arg(long, value_name = "ADDR[:PORT][%DEV],...", required_unless_present = "group", value_parser = peers)]
+    to: Vec<Peers>,
 
     /// A multicast group; each is one more link
     #[arg(long, value_name = "ADDR[:PORT][%DEV]")]
@@ -64,12 +64,25 @@ struct Flags {
     goodbye: bool,
 }
 
+/// The peers on one link.
+#[derive(Clone, Debug)]
+struct Peers(Vec<Endpoint>);
+
+fn peers(text: &str) -> Result<Peers, String> {
+    text.split(',').map(str::parse).collect::<Result<_, _>>().map(Peers)
+}
+
 /// One link and what became of it.
 struct Link {
+    ends: Vec<End>,
+    report: SentLink,
+}
+
+/// One peer on a link.
+struct End {
     socket: Option<Datagram>,
     endpoint: Endpoint,
     told: Option<Errno>,
-    report: SentLink,
 }
 
 /// One `--payload`.
@@ -103,7 +116,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
 }
 
 /// Everything that a beat is made of.
-struct Sender<'a> {
+struct Sender {
     node: String,
     keys: Option<Keys>,
     cluster: ClusterHash,
@@ -114,24 +127,27 @@ struct Sender<'a> {
     echoes: Vec<(PeerHash, Echoed)>,
     bytes: Vec<u8>,
     bad_input: bool,
-    flags: &'a Flags,
 }
 
-impl<'a> Sender<'a> {
-    fn new(flags: &'a Flags, keys: Keys, process: &Process) -> Result<Self, Failure> {
-        let endpoints: Vec<&Endpoint> = flags.to.iter().chain(&flags.group).collect();
-        if endpoints.len() > 64 {
+impl Sender {
+    fn new(flags: &Flags, keys: Keys, process: &Process) -> Result<Self, Failure> {
+        let groups = flags.group.iter().map(std::slice::from_ref);
+        let all: Vec<&[Endpoint]> = flags.to.iter().map(|peers| peers.0.as_slice()).chain(groups).collect();
+        if all.len() > 64 {
             return Err(Failure::usage("more than 64 links"));
         }
         let mut links = Vec::new();
-        for (number, endpoint) in (0..).zip(endpoints) {
-            let report = SentLink { link: number, remote: endpoint.to_string(), sent: 0, failed: 0, reason: None };
-            links.push(Link {
-                socket: Some(Datagram::sender(endpoint, PORT)?),
-                endpoint: endpoint.clone(),
-                told: None,
-                report,
-            });
+        for (number, endpoints) in (0..).zip(all) {
+            let names: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
+            let report = SentLink { link: number, remote: names.join(","), sent: 0, failed: 0, reason: None };
+            let ends = endpoints
+                .iter()
+                .map(|endpoint| {
+                    let socket = Some(Datagram::sender(endpoint, PORT)?);
+                    Ok(End { socket, endpoint: endpoint.clone(), told: None })
+                })
+                .collect::<Result<Vec<_>, sys::Error>>()?;
+            links.push(Link { ends, report });
         }
         let sources = flags
             .payload
@@ -149,7 +165,6 @@ impl<'a> Sender<'a> {
             echoes: Vec::new(),
             bytes: Vec::new(),
             bad_input: false,
-            flags,
         })
     }
 
@@ -403,31 +418,40 @@ impl<'a> Sender<'a> {
 }
 
 impl Link {
-    /// Sends a frame, and tells a failure once, until it is another or over.
+    /// Sends a frame to each peer of the link.
     fn send(&mut self, bytes: &[u8], process: &Process) {
+        for end in &mut self.ends {
+            match end.send(bytes) {
+                Ok(()) => {
+                    self.report.sent += 1;
+                    if end.told.take().is_some() {
+                        process.complain(&format!("link {} to {} sends again", self.report.link, end.endpoint));
+                    }
+                }
+                // Told once, until it is another or over.
+                Err(errno) => {
+                    self.report.failed += 1;
+                    self.report.reason = Some(errno.desc().to_owned());
+                    if end.told != Some(errno) {
+                        end.told = Some(errno);
+                        process.complain(&format!("cannot send to {}: {} (going on)", end.endpoint, errno.desc()));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl End {
+    fn send(&mut self, bytes: &[u8]) -> Result<(), Errno> {
         if self.socket.is_none() {
             // Its interface may be back, with another index.
             self.socket = Datagram::sender(&self.endpoint, PORT).ok();
         }
         let outcome = self.socket.as_ref().map_or(Err(Errno::ENODEV), |socket| socket.send(bytes));
-        match outcome {
-            Ok(()) => {
-                self.report.sent += 1;
-                if self.told.take().is_some() {
-                    process.complain(&format!("link {} to {} sends again", self.report.link, self.endpoint));
-                }
-            }
-            Err(errno) => {
-                self.report.failed += 1;
-                self.report.reason = Some(errno.desc().to_owned());
-                if matches!(errno, Errno::ENODEV | Errno::ENXIO) {
-                    self.socket = None;
-                }
-                if self.told != Some(errno) {
-                    self.told = Some(errno);
-                    process.complain(&format!("cannot send to {}: {} (going on)", self.endpoint, errno.desc()));
-                }
-            }
+        if matches!(outcome, Err(Errno::ENODEV | Errno::ENXIO)) {
+            self.socket = None;
         }
+        outcome
     }
 }
