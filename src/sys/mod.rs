@@ -1,5 +1,6 @@
 //! The machine: moves bytes, reads clocks, changes the kernel. Knows no protocol.
 
+pub(crate) mod blocks;
 pub(crate) mod clock;
 pub(crate) mod diag;
 pub(crate) mod error;
