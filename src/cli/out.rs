@@ -69,18 +69,27 @@ impl Out {
 
     /// Writes bytes that are whole lines already: the fast path of a bulk writer.
     pub(crate) fn whole_lines(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.lines.extend_from_slice(bytes);
-        if self.lines.len() >= Self::PIECE { self.flush() } else { Ok(()) }
+        if bytes.len() < Self::PIECE {
+            self.lines.extend_from_slice(bytes);
+            return if self.lines.len() >= Self::PIECE { self.flush() } else { Ok(()) };
+        }
+        // Copying a gigabyte once more would be seen.
+        self.flush()?;
+        self.hand_over(bytes)
     }
 
     /// Hands everything written so far to the reader.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         let lines = std::mem::take(&mut self.lines);
+        self.hand_over(&lines)
+    }
+
+    fn hand_over(&mut self, lines: &[u8]) -> Result<(), Failure> {
         if self.gone || lines.is_empty() {
             return Ok(());
         }
         // Not through std's stdout, which would look for newlines and copy once more.
-        match write_all(&lines) {
+        match write_all(lines) {
             Ok(()) => Ok(()),
             Err(nix::errno::Errno::EPIPE) => {
                 self.gone = true;
