@@ -99,6 +99,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         draining: BTreeMap::new(),
         standby: None,
         unfit: None,
+        done: None,
     };
     if flags.follow { follow(&mut applier, process) } else { once(&mut applier, deadline, process) }
 }
@@ -114,6 +115,8 @@ struct Applier<'a> {
     standby: Option<String>,
     /// Why nobody can be served at this moment.
     unfit: Option<String>,
+    /// The plan that was carried out last, and the lease that goes with it.
+    done: Option<(Ordered, Option<Duration>)>,
 }
 
 /// What one step did.
@@ -169,10 +172,13 @@ impl Applier<'_> {
         if self.unfit.is_some() {
             order.mine = Buckets::new();
         }
+        let lease = cluster.lease;
         let (outcome, how) =
             carry_out(&before, cluster.total, &order).map_err(|why| super::refusal(&why, Self::doing(), vip))?;
         let next = Cluster { epoch: ordered.epoch, config: ordered.config.clone(), ..cluster.clone() };
-        self.act(&seen, &next, &outcome, Some(how))
+        let done = self.act(&seen, &next, &outcome, Some(how))?;
+        self.done = (done.exit == Exit::Yes).then(|| (ordered.clone(), lease));
+        Ok(done)
     }
 
     /// Looks whether the interface can carry anything; says whether that is news.
@@ -194,6 +200,7 @@ impl Applier<'_> {
 
     /// Closes everything: a fault, or the end.
     fn release(&mut self) -> Result<Option<Done>, Failure> {
+        self.done = None;
         let vip = self.flags.vip;
         let _lock = self.begin(Deadline::after(STEP))?;
         let Some(seen) = self.store.look(vip)? else { return Ok(None) };
@@ -271,8 +278,21 @@ impl Applier<'_> {
         Ok(Done { head, acted, exit: if as_ordered { Exit::Yes } else { Exit::Refused } })
     }
 
+    /// Whether a plan is the one that stands already, with time left until the lease needs it: then
+    /// not even a look is due, which costs a process. What others do to the rules, `watch` mends.
+    fn stands(&self, ordered: &Ordered) -> bool {
+        self.done.as_ref().is_some_and(|(done, lease)| {
+            let same = Ordered { received_ms: done.received_ms, renewal: done.renewal, ..ordered.clone() } == *done;
+            same && !self.is_due(*lease)
+        })
+    }
+
     fn renewal_is_due(&self, cluster: &Cluster) -> bool {
-        let Some(lease) = cluster.lease else { return false };
+        self.is_due(cluster.lease)
+    }
+
+    fn is_due(&self, lease: Option<Duration>) -> bool {
+        let Some(lease) = lease else { return false };
         self.renewed.is_none_or(|renewed| clock::boot().since(renewed) >= lease / 3)
     }
 
@@ -424,7 +444,9 @@ fn follow_on(applier: &mut Applier<'_>, process: &mut Process, stream: &mut Stre
         if let Some(ordered) = newest {
             spoken = now;
             released = false;
-            step(applier, &ordered, stream, process)?;
+            if !applier.stands(&ordered) {
+                step(applier, &ordered, stream, process)?;
+            }
         }
         if let Some(done) = applier.end_drains(now)? {
             stream.record(done.head, &done.acted)?;

@@ -1,0 +1,535 @@
+//! The recipe cluster-ip, whole: hosts fail, links fail, processes are killed, and clients that
+//! nobody told go on being served.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod support;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+use support::{Host, Lab, binary, eventually};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MS: Duration = Duration::from_millis(1);
+const VIP: &str = "10.77.0.200";
+const VIP6: &str = "fd77::200";
+const PORT: u16 = 7000;
+const CLIENTS: u16 = 60;
+
+/// The recipe on one host.
+struct Recipe {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Recipe {
+    fn group(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.child.id()).unwrap())
+    }
+
+    fn signal_all(&self, signal: Signal) {
+        killpg(self.group(), signal).unwrap();
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// The process of the recipe that runs this command.
+    fn process(&self, words: &str) -> Pid {
+        let found = Command::new("pgrep").args(["-g", &self.group().to_string(), "-f", words]).output().unwrap();
+        let text = String::from_utf8(found.stdout).unwrap();
+        Pid::from_raw(text.lines().next().unwrap_or_else(|| panic!("no {words}: {}", self.log())).parse().unwrap())
+    }
+
+    fn ends(&mut self, limit: Duration) -> Option<i32> {
+        let end = Instant::now() + limit;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(Instant::now() < end, "the recipe did not end: {}", self.log());
+            std::thread::sleep(10 * MS);
+        }
+    }
+}
+
+impl Drop for Recipe {
+    fn drop(&mut self) {
+        let _ = killpg(self.group(), Signal::SIGKILL);
+        let _ = self.child.wait();
+    }
+}
+
+struct Cluster {
+    hosts: Vec<Host>,
+    recipes: Vec<Recipe>,
+    client: Host,
+    config: PathBuf,
+    lab: Lab,
+}
+
+impl Cluster {
+    /// `count` hosts that all serve, and a client with many addresses.
+    fn new(count: usize) -> Cluster {
+        let lab = Lab::new();
+        lab.bridge("mgmt");
+        let names: Vec<String> = (1..=count).map(|n| format!("n{n}")).collect();
+        let hosts: Vec<Host> = names
+            .iter()
+            .enumerate()
+            .map(|(idx, name)| {
+                let host = lab.host(name, &[&format!("10.77.0.{}/16", idx + 1), &format!("fd77::{}/64", idx + 1)]);
+                lab.plug(&host, "eth1", "mgmt", &[&format!("10.78.0.{}/24", idx + 1)]);
+                serve(&host);
+                host
+            })
+            .collect();
+        let client = lab.host("client", &["10.77.9.9/16", "fd77::9:9/64"]);
+        let addresses: String = (1..=CLIENTS)
+            .flat_map(|n| {
+                [format!("addr add 10.77.1.{n}/16 dev eth0\n"), format!("addr add fd77::1:{n}/64 dev eth0 nodad\n")]
+            })
+            .collect();
+        let batch = client.folder.join("batch");
+        fs::write(&batch, addresses).unwrap();
+        client.sh(&format!("ip -batch {}", batch.display()));
+        let key = client.folder.join("key");
+        fs::write(&key, "ab".repeat(32)).unwrap();
+        fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        let nodes: Vec<String> = (1..=count).map(|n| format!("n{n}=10.77.0.{n},10.78.0.{n}")).collect();
+        let total = 4 * count;
+        let homes: Vec<String> = (0..count).map(|n| format!("n{}={}-{}", n + 1, 4 * n + 1, 4 * n + 4)).collect();
+        let config = client.folder.join("cluster-ip.conf");
+        fs::write(
+            &config,
+            format!(
+                "vip={VIP}\nvip6={VIP6}\ndev=eth0\nmgmt_dev=eth1\nnodes='{}'\ntotal={total}\nhome='{}'\nkey={}\n\
+                 interval=100ms\ndead_after=500ms\nlease=1s\ndrain_max=20s\nfencing=none\n",
+                nodes.join(" "),
+                homes.join(","),
+                key.display()
+            ),
+        )
+        .unwrap();
+        fs::set_permissions(&config, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+        let recipes = Vec::new();
+        let mut cluster = Cluster { hosts, recipes, client, config, lab };
+        for idx in 0..count {
+            let recipe = cluster.start(idx);
+            cluster.recipes.push(recipe);
+        }
+        cluster
+    }
+
+    fn start(&self, idx: usize) -> Recipe {
+        let host = &self.hosts[idx];
+        let log = host.folder.join("recipe.log");
+        let script = format!("{}/scripts/recipes/cluster-ip", env!("CARGO_MANIFEST_DIR"));
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/run/netns/{}", host.ns)).args(["sh", &script]).arg(&self.config);
+        host.environment(&mut command);
+        let folder = binary("bucket").parent().unwrap().to_owned();
+        let file = fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
+        command
+            .env("PATH", format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", folder.display()))
+            .process_group(0)
+            .stdout(file.try_clone().unwrap())
+            .stderr(file);
+        Recipe { child: command.spawn().unwrap(), log }
+    }
+
+    fn logs(&self) -> String {
+        self.recipes.iter().map(|recipe| recipe.log() + "\n----\n").collect()
+    }
+
+    /// Asks once from every client address by UDP: who answered whom, and how often in all.
+    fn ask(&self, vip: &'static str) -> Answers {
+        self.client.inside(move || ask(vip)).join().unwrap()
+    }
+
+    /// Waits until every client gets exactly one answer, and from these hosts alone.
+    #[track_caller]
+    fn settles(&self, limit: Duration, hosts: &[&str]) -> BTreeMap<u16, String> {
+        let end = Instant::now() + limit;
+        loop {
+            let answers = [self.ask(VIP), self.ask(VIP6)];
+            let right = answers.iter().all(|answers| answers.is_exactly_one(hosts));
+            if right {
+                let [answers, _] = answers;
+                return answers.first;
+            }
+            assert!(Instant::now() < end, "not within {limit:?} by {hosts:?}: {answers:?}\n{}", self.logs());
+        }
+    }
+
+    /// Opens one connection from each client address.
+    fn connect(&self) -> Vec<Connection> {
+        self.client.inside(|| (1..=CLIENTS).map(|n| Connection::open(n).unwrap()).collect()).join().unwrap()
+    }
+
+    /// Power off: the kernel goes silent and every process is gone.
+    fn kill_host(&self, idx: usize) {
+        self.cut(idx);
+        self.recipes[idx].signal_all(Signal::SIGKILL);
+    }
+
+    fn cut(&self, idx: usize) {
+        let name = &self.hosts[idx].name;
+        self.lab.on_switch(&format!("ip link set {name}.eth0 down; ip link set {name}.eth1 down"));
+    }
+}
+
+#[derive(Debug, Default)]
+struct Answers {
+    /// The first who answered each client.
+    first: BTreeMap<u16, String>,
+    total: usize,
+}
+
+impl Answers {
+    fn is_exactly_one(&self, hosts: &[&str]) -> bool {
+        let by: std::collections::BTreeSet<&str> = self.first.values().map(String::as_str).collect();
+        self.total == usize::from(CLIENTS)
+            && self.first.len() == self.total
+            && by.iter().copied().eq(hosts.iter().copied())
+    }
+}
+
+fn source(vip: &str, n: u16) -> IpAddr {
+    if vip.contains(':') { format!("fd77::1:{n}").parse().unwrap() } else { format!("10.77.1.{n}").parse().unwrap() }
+}
+
+fn ask(vip: &str) -> Answers {
+    let to = SocketAddr::new(vip.parse().unwrap(), PORT);
+    let sockets: Vec<UdpSocket> = (1..=CLIENTS)
+        .map(|n| {
+            let socket = UdpSocket::bind(SocketAddr::new(source(vip, n), 0)).unwrap();
+            socket.set_nonblocking(true).unwrap();
+            socket
+        })
+        .collect();
+    for socket in &sockets {
+        let _ = socket.send_to(b"?", to);
+    }
+    let mut answers = Answers::default();
+    let end = Instant::now() + 120 * MS;
+    let mut buffer = [0; 64];
+    while Instant::now() < end {
+        for (n, socket) in (1..).zip(&sockets) {
+            while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+                assert_eq!(from, to, "answers come from the shared address");
+                answers.total += 1;
+                answers.first.entry(n).or_insert_with(|| String::from_utf8_lossy(&buffer[..length]).into_owned());
+            }
+        }
+        std::thread::sleep(MS);
+    }
+    answers
+}
+
+/// A TCP connection to the shared address, and who serves it.
+struct Connection {
+    stream: TcpStream,
+    host: String,
+}
+
+impl Connection {
+    fn open(n: u16) -> std::io::Result<Connection> {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
+        socket.bind(&SocketAddr::new(source(VIP, n), 0).into())?;
+        socket.connect_timeout(&SocketAddr::new(VIP.parse().unwrap(), PORT).into(), 5 * SECOND)?;
+        let mut stream: TcpStream = socket.into();
+        stream.set_read_timeout(Some(5 * SECOND))?;
+        let mut name = [0; 2];
+        stream.read_exact(&mut name)?;
+        Ok(Connection { stream, host: String::from_utf8_lossy(&name).into_owned() })
+    }
+
+    /// Sends a byte and waits for it to come back.
+    fn echo(&mut self, limit: Duration) -> std::io::Result<()> {
+        self.stream.set_read_timeout(Some(limit))?;
+        self.stream.write_all(b"x")?;
+        self.stream.read_exact(&mut [0])
+    }
+}
+
+/// A service on all addresses of a host: tells its name, echoes what comes.
+fn serve(host: &Host) {
+    let name = host.name.clone();
+    host.inside(move || {
+        let udp = UdpSocket::bind(("::", PORT)).unwrap();
+        let tcp = TcpListener::bind(("::", PORT)).unwrap();
+        let said = name.clone();
+        std::thread::spawn(move || {
+            for stream in tcp.incoming().flatten() {
+                let said = said.clone();
+                std::thread::spawn(move || {
+                    let mut stream = stream;
+                    let mut block = [0; 64];
+                    let _ = stream.write_all(said.as_bytes());
+                    while let Ok(length @ 1..) = stream.read(&mut block) {
+                        if stream.write_all(&block[..length]).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        // Answers leave from the address that was asked.
+        nix::sys::socket::setsockopt(&udp, nix::sys::socket::sockopt::Ipv6RecvPacketInfo, &true).unwrap();
+        answer_udp(&udp, &name);
+    });
+}
+
+fn answer_udp(socket: &UdpSocket, name: &str) {
+    use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, SockaddrIn6, recvmsg, sendmsg};
+    use std::io::{IoSlice, IoSliceMut};
+    use std::os::fd::AsRawFd;
+    let mut block = [0; 64];
+    loop {
+        let mut space = nix::cmsg_space!(libc::in6_pktinfo);
+        let mut parts = [IoSliceMut::new(&mut block)];
+        let Ok(message) = recvmsg::<SockaddrIn6>(socket.as_raw_fd(), &mut parts, Some(&mut space), MsgFlags::empty())
+        else {
+            return;
+        };
+        let mut info = None;
+        for control in message.cmsgs().unwrap() {
+            if let ControlMessageOwned::Ipv6PacketInfo(packet) = control {
+                info = Some(libc::in6_pktinfo { ipi6_addr: packet.ipi6_addr, ipi6_ifindex: 0 });
+            }
+        }
+        let (Some(info), Some(from)) = (info, message.address) else { continue };
+        let _ = sendmsg(
+            socket.as_raw_fd(),
+            &[IoSlice::new(name.as_bytes())],
+            &[ControlMessage::Ipv6PacketInfo(&info)],
+            MsgFlags::empty(),
+            Some(&from),
+        );
+    }
+}
+
+#[test]
+fn three_hosts_share_the_clients_and_survive_a_killed_one() {
+    let mut cluster = Cluster::new(3);
+    let before = cluster.settles(10 * SECOND, &["n1", "n2", "n3"]);
+    assert!(cluster.recipes[0].log().contains("no quorum: a split will serve twice"));
+    for idx in 0..3 {
+        let mut connections = cluster.connect();
+        let name = cluster.hosts[idx].name.clone();
+        let others: Vec<&str> = ["n1", "n2", "n3"].into_iter().filter(|other| *other != name).collect();
+        cluster.kill_host(idx);
+        let started = Instant::now();
+        let after = cluster.settles(5 * SECOND, &others);
+        println!("{name} killed: served by {others:?} after {:?}", started.elapsed());
+        for (client, host) in &before {
+            assert!(*host == name || after[client] == *host, "client {client} of a living host moved");
+        }
+        for connection in &mut connections {
+            let outcome = connection.echo(2 * SECOND);
+            if connection.host == name {
+                assert_eq!(outcome.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset, "orphans are reset");
+            } else {
+                outcome.unwrap();
+            }
+        }
+        cluster.lab.on_switch(&format!("ip link set {name}.eth0 up; ip link set {name}.eth1 up"));
+        cluster.recipes[idx] = cluster.start(idx);
+        let back = cluster.settles(10 * SECOND, &["n1", "n2", "n3"]);
+        assert_eq!(back, before, "everybody is at home again");
+    }
+}
+
+#[test]
+fn a_planned_leave_loses_no_connection() {
+    let mut cluster = Cluster::new(3);
+    cluster.settles(10 * SECOND, &["n1", "n2", "n3"]);
+    let mut connections = cluster.connect();
+    let group = cluster.recipes[1].group();
+    nix::sys::signal::kill(group, Signal::SIGTERM).unwrap();
+    // New clients go elsewhere; the open connections of n2 stay on it.
+    cluster.settles(5 * SECOND, &["n1", "n3"]);
+    for _ in 0..5 {
+        for connection in &mut connections {
+            connection
+                .echo(2 * SECOND)
+                .unwrap_or_else(|error| panic!("{} lost: {error}\n{}", connection.host, cluster.logs()));
+        }
+        std::thread::sleep(100 * MS);
+    }
+    assert!(connections.iter().any(|connection| connection.host == "n2"));
+    drop(connections);
+    assert_eq!(cluster.recipes[1].ends(10 * SECOND), Some(0));
+    cluster.settles(5 * SECOND, &["n1", "n3"]);
+    assert!(!cluster.hosts[1].sh("ip addr").contains(VIP), "nothing is left behind");
+    assert!(!cluster.hosts[1].sh("nft list tables").contains("failover"));
+}
+
+#[test]
+fn the_loss_of_one_link_of_two_moves_nothing() {
+    let cluster = Cluster::new(3);
+    let before = cluster.settles(10 * SECOND, &["n1", "n2", "n3"]);
+    let mut connections = cluster.connect();
+    cluster.lab.on_switch("ip link set n2.eth1 down");
+    std::thread::sleep(1500 * MS);
+    assert_eq!(cluster.settles(5 * SECOND, &["n1", "n2", "n3"]), before);
+    for connection in &mut connections {
+        connection.echo(2 * SECOND).unwrap();
+    }
+}
+
+/// The LAN of a living node fails: it gives up, and its clients are reset and served elsewhere.
+fn lan_fails(how: &str, back: &str) {
+    let cluster = Cluster::new(3);
+    cluster.settles(10 * SECOND, &["n1", "n2", "n3"]);
+    let mut connections = cluster.connect();
+    cluster.lab.on_switch(how);
+    let started = Instant::now();
+    cluster.settles(5 * SECOND, &["n1", "n3"]);
+    println!("served elsewhere after {:?}", started.elapsed());
+    for connection in connections.iter_mut().filter(|connection| connection.host == "n2") {
+        assert_eq!(connection.echo(2 * SECOND).unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+    }
+    cluster.lab.on_switch(back);
+    cluster.settles(10 * SECOND, &["n1", "n2", "n3"]);
+}
+
+#[test]
+fn a_node_whose_lan_is_unplugged_gives_up() {
+    lan_fails("ip link set n2.eth0 down", "ip link set n2.eth0 up");
+}
+
+#[test]
+fn a_node_whose_lan_sends_nothing_gives_up() {
+    lan_fails(
+        "nft 'table bridge t { chain c { type filter hook prerouting priority 0; iifname \"n2.eth0\" drop; }; }'",
+        "nft delete table bridge t",
+    );
+}
+
+#[test]
+fn a_node_whose_lan_hears_nothing_gives_up() {
+    lan_fails(
+        "nft 'table bridge t { chain c { type filter hook postrouting priority 0; oifname \"n2.eth0\" drop; }; }'",
+        "nft delete table bridge t",
+    );
+}
+
+#[test]
+fn a_frozen_host_answers_nothing_from_the_take_over_on() {
+    let cluster = Cluster::new(3);
+    cluster.settles(10 * SECOND, &["n1", "n2", "n3"]);
+    cluster.recipes[1].signal_all(Signal::SIGSTOP);
+    cluster.settles(5 * SECOND, &["n1", "n3"]);
+    // From now on not one packet of the frozen host's kernel: its MAC is counted at the client.
+    cluster.client.sh("nft 'table netdev t { chain c { type filter hook ingress device eth0 priority 0; \
+         ether saddr 02:00:00:00:00:02 ip saddr 10.77.0.200 counter comment \"v4\"; \
+         ether saddr 02:00:00:00:00:02 ip6 saddr fd77::200 ip6 nexthdr != icmpv6 counter comment \"v6\"; }; }'");
+    let end = Instant::now() + 3 * SECOND;
+    while Instant::now() < end {
+        for answers in [cluster.ask(VIP), cluster.ask(VIP6)] {
+            assert!(answers.is_exactly_one(&["n1", "n3"]), "{answers:?}");
+        }
+    }
+    let counted = |client: &Host| client.sh("nft list table netdev t").matches("packets 0 bytes 0").count();
+    assert_eq!(counted(&cluster.client), 2, "{}", cluster.client.sh("nft list table netdev t"));
+    cluster.recipes[1].signal_all(Signal::SIGCONT);
+    // Thawed, it may answer only after it asked again; never twice.
+    let end = Instant::now() + 3 * SECOND;
+    while Instant::now() < end {
+        let answers = cluster.ask(VIP);
+        assert!(answers.total <= usize::from(CLIENTS), "answered twice: {answers:?}\n{}", cluster.logs());
+    }
+    cluster.settles(10 * SECOND, &["n1", "n2", "n3"]);
+}
+
+#[test]
+fn the_death_of_any_process_of_the_recipe_leaves_one_owner() {
+    for words in [
+        "heartbeat recv",
+        "heartbeat send",
+        "bucket plan 10.77",
+        "bucket apply 10.77",
+        "bucket watch",
+        "bucket apply fd77",
+        "^tee",
+    ] {
+        let mut cluster = Cluster::new(3);
+        cluster.settles(10 * SECOND, &["n1", "n2", "n3"]);
+        nix::sys::signal::kill(cluster.recipes[1].process(words), Signal::SIGKILL).unwrap();
+        cluster.settles(5 * SECOND, &["n1", "n3"]);
+        assert_eq!(cluster.recipes[1].ends(5 * SECOND), Some(71), "{words}");
+        cluster.recipes[1] = cluster.start(1);
+        cluster.settles(10 * SECOND, &["n1", "n2", "n3"]);
+    }
+}
+
+#[test]
+fn the_death_of_the_supervisor_ends_everything_it_started() {
+    let mut cluster = Cluster::new(3);
+    cluster.settles(10 * SECOND, &["n1", "n2", "n3"]);
+    nix::sys::signal::kill(cluster.recipes[1].group(), Signal::SIGKILL).unwrap();
+    cluster.recipes[1].ends(SECOND);
+    cluster.settles(5 * SECOND, &["n1", "n3"]);
+    eventually("nothing runs on", 5 * SECOND, || {
+        let found = Command::new("pgrep").args(["-g", &cluster.recipes[1].group().to_string()]).output().unwrap();
+        found.stdout.is_empty()
+    });
+}
+
+#[test]
+fn two_hosts_take_over_from_each_other() {
+    let mut cluster = Cluster::new(2);
+    cluster.settles(10 * SECOND, &["n1", "n2"]);
+    for (idx, other) in [(0, "n2"), (1, "n1")] {
+        cluster.kill_host(idx);
+        cluster.settles(5 * SECOND, &[other]);
+        let name = cluster.hosts[idx].name.clone();
+        cluster.lab.on_switch(&format!("ip link set {name}.eth0 up; ip link set {name}.eth1 up"));
+        cluster.recipes[idx] = cluster.start(idx);
+        cluster.settles(10 * SECOND, &["n1", "n2"]);
+    }
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_with_its_reason() {
+    let cluster = Cluster::new(2);
+    let script = format!("{}/scripts/recipes/cluster-ip", env!("CARGO_MANIFEST_DIR"));
+    let good = fs::read_to_string(&cluster.config).unwrap();
+    let wrong = cluster.client.folder.join("wrong.conf");
+    let run = |text: &str, mode: u32| {
+        fs::write(&wrong, text).unwrap();
+        fs::set_permissions(&wrong, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        let host = &cluster.hosts[0];
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/run/netns/{}", host.ns)).args(["sh", &script, "--check"]).arg(&wrong);
+        host.environment(&mut command);
+        let folder = binary("bucket").parent().unwrap().to_owned();
+        command.env("PATH", format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", folder.display()));
+        support::Run::new("cluster-ip --check", command.output().unwrap())
+    };
+    let checked = run(&good, 0o644);
+    assert_eq!((checked.code, checked.stdout.as_str()), (0, ""), "{checked:?}");
+    for (text, mode, why) in [
+        (good.clone(), 0o646, "not be writable by others"),
+        (good.replace("dead_after", "dead_affter"), 0o644, "not a setting: dead_affter"),
+        (good.clone() + "rm -rf /nonexistent\n", 0o644, "not a setting: rm -rf /nonexistent"),
+        (good.replace("total=8", "total="), 0o644, "it has no total"),
+        (good.replace("n1=10.77.0.1,", "n9=10.77.0.1,"), 0o644, "n1, is not among its nodes"),
+        (good.replace("lease=1s", "lease=4"), 0o644, "a unit is needed"),
+        (good.replace("n2=5-8", "n2=5-9"), 0o644, "bucket"),
+    ] {
+        let refused = run(&text, mode);
+        assert_eq!(refused.code, 6, "{why}: {refused:?}");
+        assert!(refused.stderr.contains(why), "{why}: {refused:?}");
+    }
+}
