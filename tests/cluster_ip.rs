@@ -1,6 +1,6 @@
 //! The recipe cluster-ip, whole: hosts fail, links fail, processes are killed, and clients that
 //! nobody told go on being served.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
 
 mod support;
 
@@ -330,7 +330,7 @@ fn three_hosts_share_the_clients_and_survive_a_killed_one() {
         cluster.kill_host(idx);
         let started = Instant::now();
         let after = cluster.settles(5 * SECOND, &others);
-        println!("{name} killed: served by {others:?} after {:?}", started.elapsed());
+        eprintln!("{name} killed: served by {others:?} after {:?}", started.elapsed());
         for (client, host) in &before {
             assert!(*host == name || after[client] == *host, "client {client} of a living host moved");
         }
@@ -395,7 +395,7 @@ fn lan_fails(how: &str, back: &str) {
     cluster.lab.on_switch(how);
     let started = Instant::now();
     cluster.settles(5 * SECOND, &["n1", "n3"]);
-    println!("served elsewhere after {:?}", started.elapsed());
+    eprintln!("served elsewhere after {:?}", started.elapsed());
     for connection in connections.iter_mut().filter(|connection| connection.host == "n2") {
         assert_eq!(connection.echo(2 * SECOND).unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
     }

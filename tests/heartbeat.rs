@@ -1,5 +1,5 @@
 //! `heartbeat` between namespaces: real sockets, real loss, real signals.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
 
 mod support;
 
@@ -497,6 +497,6 @@ fn a_stopped_sender_is_down_on_time() {
     }
     late.sort_by(f64::total_cmp);
     let (median, worst) = (late[late.len() / 2], late[late.len() - 1]);
-    println!("down after dead-after: median {median:.2} ms, worst {worst:.2} ms, {runs} runs");
+    eprintln!("down after dead-after: median {median:.2} ms, worst {worst:.2} ms, {runs} runs");
     assert!(median <= 5.0 && worst <= 50.0, "{late:?}");
 }

@@ -151,7 +151,7 @@ impl Feed {
 
     /// Reads what is there now, called when standard input is readable. Empty lines are skipped.
     pub(crate) fn take(&mut self) -> Result<Vec<Fed>, Failure> {
-        let mut block = [0; MAX_LINE];
+        let mut block = vec![0; MAX_LINE];
         let got = loop {
             match nix::unistd::read(std::io::stdin().as_fd(), &mut block) {
                 Ok(got) => break got,

@@ -3,6 +3,7 @@
 use crate::record::Column;
 use comfy_table::{Table, presets};
 use serde_json::Value;
+use std::fmt::Write as _;
 
 /// One table of all records, a row each; an item that failed shows why in its last cell.
 pub(super) fn render(columns: &[Column], rows: &[Value]) -> String {
@@ -49,7 +50,8 @@ fn width(key: &str) -> usize {
 fn line(cells: impl Iterator<Item = (String, usize)>) -> String {
     let mut text = String::new();
     for (cell, width) in cells {
-        text.push_str(&format!("{cell:<width$}  "));
+        // Writing to a String does not fail.
+        let _ = write!(text, "{cell:<width$}  ");
     }
     text.truncate(text.trim_end().len());
     text.push('\n');

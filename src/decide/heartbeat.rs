@@ -258,11 +258,11 @@ impl Hearing {
         peer.unheard_links = (peer.unheard_links | lost) & !regained;
         peer.hears_links = heard;
         let alive = !self.mutual || beat.echo == Echo::Ours;
-        if !alive {
-            peer.unheard_since.get_or_insert(now);
-        } else {
+        if alive {
             peer.unheard_since = None;
             peer.one_way = false;
+        } else {
+            peer.unheard_since.get_or_insert(now);
         }
         let was_up = peer.status == Status::Up;
         if alive {

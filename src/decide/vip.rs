@@ -30,18 +30,18 @@ pub(crate) fn link_for<'a>(links: &'a [Link], addresses: &[Address], prefix: Pre
                     && address.prefix.contains(prefix.addr)
             })
     };
-    one(links.iter().filter(fits).collect())
+    one(&links.iter().filter(fits).collect::<Vec<_>>())
 }
 
 /// The one interface that carries exactly this address.
 pub(crate) fn link_with<'a>(links: &'a [Link], addresses: &[Address], prefix: Prefix) -> Result<&'a Link, NoLink> {
     let carries =
         |link: &&Link| addresses.iter().any(|address| address.ifindex == link.index && address.prefix == prefix);
-    one(links.iter().filter(carries).collect())
+    one(&links.iter().filter(carries).collect::<Vec<_>>())
 }
 
-fn one(fitting: Vec<&Link>) -> Result<&Link, NoLink> {
-    match fitting.as_slice() {
+fn one<'a>(fitting: &[&'a Link]) -> Result<&'a Link, NoLink> {
+    match fitting {
         [] => Err(NoLink::None),
         [link] => Ok(*link),
         several => Err(NoLink::Several(several.iter().map(|link| link.name.clone()).collect())),
@@ -267,8 +267,8 @@ mod tests {
             let Schedule { asks, end } = schedule(Profile::Full, &mut Draw::new(seed));
             assert_eq!(asks.len(), 3);
             assert!(asks[0] < ms(1000));
-            assert!(asks.windows(2).all(|pair| (ms(1000)..ms(2000)).contains(&(pair[1] - pair[0]))));
-            assert_eq!(end - asks[2], ms(2000));
+            assert!(asks.windows(2).all(|pair| (ms(1000)..ms(2000)).contains(&pair[1].checked_sub(pair[0]).unwrap())));
+            assert_eq!(end.checked_sub(asks[2]).unwrap(), ms(2000));
         }
         assert_eq!(evenly(3, ms(200), ms(500)), Schedule { asks: vec![ms(0), ms(200), ms(400)], end: ms(900) });
     }

@@ -39,6 +39,7 @@ impl Head {
     }
 
     #[must_use]
+    #[allow(clippy::needless_pass_by_value)] // an address by value, a name by reference
     pub(crate) fn about(mut self, subject: impl ToString) -> Self {
         self.subject = Some(subject.to_string());
         self

@@ -8,6 +8,7 @@ use crate::types::time::{Tick, millis};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 /// What `recv` prints.
 #[derive(Serialize)]
@@ -166,12 +167,12 @@ impl Traveller {
     /// # Errors
     /// No record with a `kind`.
     pub(crate) fn read(line: &str, now: Tick) -> Result<Self, String> {
+        const OURS: [&str; 3] = ["received_ms", "boot_id", "valid_for_ms"];
         let record = Line::parse(line)?;
         let kind: String = record.get("kind")?.ok_or("it has no 'kind'")?;
         let received: Option<f64> = record.get("received_ms")?;
         let held_ms = received.map_or(0.0, |received| (now.as_ms() - received).max(0.0));
         let valid_for_ms = record.get::<f64>("valid_for_ms")?.map(|valid| (valid - held_ms).max(0.0));
-        const OURS: [&str; 3] = ["received_ms", "boot_id", "valid_for_ms"];
         let travels = |key: &str| {
             if kind == "heartbeat.recv" { ["kind", "host", "view"].contains(&key) } else { !OURS.contains(&key) }
         };
@@ -197,7 +198,8 @@ impl Traveller {
         let mut line = self.text.clone();
         if let Some(valid) = self.valid_for_ms {
             let left = (valid - millis(now.since(self.read_at))).max(0.0);
-            line.push_str(&format!(",\"valid_for_ms\":{}", (left * 1000.0).round() / 1000.0));
+            // Writing to a String does not fail.
+            let _ = write!(line, ",\"valid_for_ms\":{}", (left * 1000.0).round() / 1000.0);
         }
         line.push('}');
         line

@@ -80,7 +80,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// serde_json's words without "at line 1", which is the number of nothing a user has.
+/// `serde_json`'s words without "at line 1", which is the number of nothing a user has.
 fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or(&text).to_owned()

@@ -16,8 +16,3 @@ pub(crate) fn display_option<T: Display, S: Serializer>(value: &Option<T>, seria
         None => serializer.serialize_none(),
     }
 }
-
-/// Writes each value of a list as its text.
-pub(crate) fn display_list<T: Display, S: Serializer>(values: &[T], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(values.iter().map(ToString::to_string))
-}

@@ -1,4 +1,4 @@
-//! TCP sockets of this host, seen and ended by sock_diag(7).
+//! TCP sockets of this host, seen and ended by `sock_diag(7)`.
 
 use super::{Error, Result};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;

@@ -288,41 +288,47 @@ impl Netlink {
         message: RouteNetlinkMessage,
         doing: &'static str,
         object: &'static str,
-        mut each: impl FnMut(RouteNetlinkMessage),
+        each: impl FnMut(RouteNetlinkMessage),
     ) -> Result<()> {
         // A dump that the kernel could not take in one consistent pass is asked for again.
         const TRIES: usize = 8;
+        let request = self.frame(message, NLM_F_REQUEST | NLM_F_DUMP);
         for _ in 0..TRIES {
-            let bytes = self.frame(message.clone(), NLM_F_REQUEST | NLM_F_DUMP);
-            self.send(&bytes)?;
-            let mut interrupted = false;
-            'reading: loop {
-                self.receive()?;
-                for frame in Frames(&self.buffer) {
-                    let message =
-                        NetlinkMessage::<RouteNetlinkMessage>::deserialize(frame).map_err(|error| Error::Call {
-                            doing: doing.to_owned(),
-                            object: object.to_owned(),
-                            errno: Errno::EBADMSG,
-                            said: Some(error.to_string()),
-                        })?;
-                    // NLM_F_DUMP_INTR
-                    interrupted |= message.header.flags & 0x10 != 0;
-                    match message.payload {
-                        NetlinkPayload::Done(_) => break 'reading,
-                        NetlinkPayload::Error(error) => {
-                            return Err(Error::call(doing, object, Errno::from_raw(-error.raw_code())));
-                        }
-                        NetlinkPayload::InnerMessage(message) => each(message),
-                        _ => {}
-                    }
-                }
-            }
-            if !interrupted {
+            self.send(&request)?;
+            if let Some(messages) = self.one_pass(doing, object)? {
+                messages.into_iter().for_each(each);
                 return Ok(());
             }
         }
         Err(Error::call(doing, object, Errno::EAGAIN))
+    }
+
+    /// The messages of one dump; `None` where something changed meanwhile.
+    fn one_pass(&mut self, doing: &'static str, object: &'static str) -> Result<Option<Vec<RouteNetlinkMessage>>> {
+        let mut messages = Vec::new();
+        let mut interrupted = false;
+        loop {
+            self.receive()?;
+            for frame in Frames(&self.buffer) {
+                let message =
+                    NetlinkMessage::<RouteNetlinkMessage>::deserialize(frame).map_err(|error| Error::Call {
+                        doing: doing.to_owned(),
+                        object: object.to_owned(),
+                        errno: Errno::EBADMSG,
+                        said: Some(error.to_string()),
+                    })?;
+                // NLM_F_DUMP_INTR
+                interrupted |= message.header.flags & 0x10 != 0;
+                match message.payload {
+                    NetlinkPayload::Done(_) => return Ok((!interrupted).then_some(messages)),
+                    NetlinkPayload::Error(error) => {
+                        return Err(Error::call(doing, object, Errno::from_raw(-error.raw_code())));
+                    }
+                    NetlinkPayload::InnerMessage(message) => messages.push(message),
+                    _ => {}
+                }
+            }
+        }
     }
 
     /// Sends up to `BATCH` requests at once and asks for one acknowledgement, of the last.

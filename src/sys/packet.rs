@@ -7,7 +7,7 @@ use crate::types::time::Tick;
 use nix::errno::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// A packet socket bound to one interface and one EtherType.
+/// A packet socket bound to one interface and one `EtherType`.
 #[derive(Debug)]
 pub(crate) struct PacketSocket {
     fd: OwnedFd,

@@ -122,7 +122,7 @@ fn converse(child: &mut Child, mut input: &[u8], deadline: Deadline, name: &str)
 }
 
 fn drain<R: Read>(pipe: &mut Option<R>, into: &mut Vec<u8>) -> std::io::Result<()> {
-    let mut block = [0; 65536];
+    let mut block = vec![0; 65536];
     if let Some(reader) = pipe {
         let got = reader.read(&mut block)?;
         into.extend_from_slice(&block[..got]);

@@ -1,5 +1,7 @@
 //! The only unsafe code: calls for which no crate has a safe wrapper.
 #![allow(unsafe_code)]
+// Lengths of structures and constants of the kernel's headers, in the types that its calls take.
+#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 
 use super::{Error, Result};
 use crate::types::net::Mac;
@@ -110,7 +112,7 @@ fn link_address(ifindex: u32, ethertype: u16, to: Option<Mac>) -> libc::sockaddr
 
 const LINK_ADDRESS_LEN: libc::socklen_t = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
 
-/// Opens a packet socket bound to one interface and one EtherType.
+/// Opens a packet socket bound to one interface and one `EtherType`.
 ///
 /// Frames come and go with their Ethernet header. Non-blocking.
 pub(crate) fn packet_socket(ifindex: u32, dev: &str, ethertype: u16) -> Result<OwnedFd> {

@@ -37,11 +37,6 @@ impl Buckets {
         }
     }
 
-    /// Takes a bucket out; says whether it was there.
-    pub(crate) fn remove(&mut self, bucket: u16) -> bool {
-        self.0.binary_search(&bucket).map(|at| self.0.remove(at)).is_ok()
-    }
-
     pub(crate) fn union(&self, other: &Buckets) -> Buckets {
         self.iter().chain(other.iter()).collect()
     }
@@ -135,7 +130,7 @@ impl FromStr for Buckets {
 fn bucket_number(text: &str, list: &str) -> Result<u16, String> {
     let number = text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse::<u16>().ok()).flatten();
     match number {
-        Some(number) if 1 <= number && number <= MAX_TOTAL => Ok(number),
+        Some(number) if (1..=MAX_TOTAL).contains(&number) => Ok(number),
         _ => Err(format!("'{list}' is not a bucket list (N[-M][,…], each 1 to {MAX_TOTAL})")),
     }
 }

@@ -1,6 +1,6 @@
 //! Chance, handed in: whoever draws can be replayed from the seed.
 
-/// A stream of numbers from one seed (SplitMix64: Steele, Lea, Flood, OOPSLA 2014).
+/// A stream of numbers from one seed (`SplitMix64`: Steele, Lea, Flood, OOPSLA 2014).
 #[derive(Clone, Debug)]
 pub(crate) struct Draw(u64);
 

@@ -74,8 +74,6 @@ pub(crate) struct Scope(pub(crate) u8);
 
 impl Scope {
     pub(crate) const GLOBAL: Scope = Scope(0);
-    pub(crate) const LINK: Scope = Scope(253);
-    pub(crate) const HOST: Scope = Scope(254);
 }
 
 impl std::fmt::Display for Scope {
@@ -103,6 +101,7 @@ impl AddressFlags {
     pub(crate) const DADFAILED: u32 = 0x08;
     pub(crate) const DEPRECATED: u32 = 0x20;
     pub(crate) const TENTATIVE: u32 = 0x40;
+    #[cfg(test)]
     pub(crate) const PERMANENT: u32 = 0x80;
     pub(crate) const NOPREFIXROUTE: u32 = 0x200;
 

@@ -19,8 +19,9 @@ impl Mac {
 
 impl fmt::Display for Mac {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, g] = self.0;
-        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+        let [first, rest @ ..] = self.0;
+        write!(f, "{first:02x}")?;
+        rest.iter().try_for_each(|octet| write!(f, ":{octet:02x}"))
     }
 }
 
@@ -227,19 +228,16 @@ impl FromStr for Endpoint {
         if let Ok(addr) = place.parse::<IpAddr>() {
             return Ok(Endpoint { addr, port: None, dev });
         }
-        let (addr, port) = match place.strip_prefix('[') {
-            Some(rest) => {
-                let (addr, tail) = rest.split_once(']').ok_or_else(wrong)?;
-                let addr: std::net::Ipv6Addr = addr.parse().map_err(|_| wrong())?;
-                (
-                    IpAddr::V6(addr),
-                    if tail.is_empty() { None } else { port(tail.strip_prefix(':').ok_or_else(wrong)?)? },
-                )
-            }
-            None => {
-                let (addr, tail) = place.split_once(':').ok_or_else(wrong)?;
-                (IpAddr::V4(addr.parse().map_err(|_| wrong())?), port(tail)?)
-            }
+        let (addr, port) = if let Some(rest) = place.strip_prefix('[') {
+            let (addr, tail) = rest.split_once(']').ok_or_else(wrong)?;
+            let addr: std::net::Ipv6Addr = addr.parse().map_err(|_| wrong())?;
+            (
+                IpAddr::V6(addr),
+                if tail.is_empty() { None } else { port(tail.strip_prefix(':').ok_or_else(wrong)?)? },
+            )
+        } else {
+            let (addr, tail) = place.split_once(':').ok_or_else(wrong)?;
+            (IpAddr::V4(addr.parse().map_err(|_| wrong())?), port(tail)?)
         };
         Ok(Endpoint { addr, port, dev })
     }

@@ -76,19 +76,22 @@ impl Arp {
         // Padding to the shortest frame may follow.
         let (fixed, rest) = frame.payload.split_first_chunk::<8>()?;
         let [0, 1, 8, 0, 6, 4, 0, opcode] = *fixed else { return None };
-        let (sender, rest) = rest.split_first_chunk::<10>()?;
-        let (target, _) = rest.split_first_chunk::<10>()?;
+        let (sender_mac, rest) = rest.split_first_chunk()?;
+        let (sender_ip, rest) = rest.split_first_chunk::<4>()?;
+        let (target_mac, rest) = rest.split_first_chunk()?;
+        let (target_ip, _) = rest.split_first_chunk::<4>()?;
         let is_request = match u16::from(opcode) {
             REQUEST => true,
             REPLY => false,
             _ => return None,
         };
-        let half = |bytes: &[u8; 10]| {
-            let [a, b, c, d, e, f, w, x, y, z] = *bytes;
-            (Mac([a, b, c, d, e, f]), Ipv4Addr::new(w, x, y, z))
-        };
-        let ((sender_mac, sender_ip), (target_mac, target_ip)) = (half(sender), half(target));
-        Some(Arp { is_request, sender_mac, sender_ip, target_mac, target_ip })
+        Some(Arp {
+            is_request,
+            sender_mac: Mac(*sender_mac),
+            sender_ip: Ipv4Addr::from(*sender_ip),
+            target_mac: Mac(*target_mac),
+            target_ip: Ipv4Addr::from(*target_ip),
+        })
     }
 
     /// The MAC that claims `wanted` in this frame, as far as it concerns `us` (RFC 5227 §2.1.1).
@@ -126,7 +129,7 @@ mod tests {
     const VIP: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
 
     fn hex(bytes: &[u8]) -> String {
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+        bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
     }
 
     #[test]

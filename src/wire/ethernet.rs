@@ -1,4 +1,4 @@
-//! The Ethernet header (IEEE 802.3): destination, source, EtherType.
+//! The Ethernet header (IEEE 802.3): destination, source, `EtherType`.
 
 use crate::types::net::Mac;
 
@@ -27,13 +27,9 @@ pub(crate) struct Frame<'a> {
 impl<'a> Frame<'a> {
     /// Reads a frame; `None` where it is shorter than its header.
     pub(crate) fn decode(bytes: &'a [u8]) -> Option<Self> {
-        let (header, payload) = bytes.split_first_chunk::<HEADER>()?;
-        let [a, b, c, d, e, f, g, h, i, j, k, l, high, low] = *header;
-        Some(Frame {
-            to: Mac([a, b, c, d, e, f]),
-            from: Mac([g, h, i, j, k, l]),
-            ethertype: u16::from_be_bytes([high, low]),
-            payload,
-        })
+        let (to, rest) = bytes.split_first_chunk()?;
+        let (from, rest) = rest.split_first_chunk()?;
+        let (ethertype, payload) = rest.split_first_chunk()?;
+        Some(Frame { to: Mac(*to), from: Mac(*from), ethertype: u16::from_be_bytes(*ethertype), payload })
     }
 }

@@ -328,7 +328,7 @@ mod tests {
         format!("{byte:02x}").repeat(32)
     }
 
-    fn frame<'a>(echoes: Echoes<'a>) -> Frame<'a> {
+    fn frame(echoes: Echoes<'_>) -> Frame<'_> {
         Frame {
             goodbye: false,
             extra: true,

@@ -60,26 +60,23 @@ impl Shared {
             why,
             mend: format!("make one: umask 077; head -c 32 /dev/urandom | od -An -vtx1 | tr -d ' \\n' >{}", self.key),
         };
-        let text = match self.key.strip_prefix("fd:") {
-            Some(number) => {
-                let path = number.parse::<u32>().map(|number| format!("/proc/self/fd/{number}"));
-                let path = path.map_err(|_| Failure::usage(format!("--key {}: fd:N takes a number", self.key)))?;
-                sys::state::read(Path::new(&path))?
-            }
-            None => {
-                if let Ok(meta) = std::fs::metadata(&self.key) {
-                    let own = nix::unistd::geteuid().as_raw();
-                    if meta.mode() & 0o077 != 0 {
-                        return Err(
-                            wrong(format!("its mode is {:04o}, others may read it", meta.mode() & 0o7777)).into()
-                        );
-                    }
-                    if meta.uid() != 0 && meta.uid() != own {
-                        return Err(wrong(format!("it belongs to uid {}", meta.uid())).into());
-                    }
+        let text = if let Some(number) = self.key.strip_prefix("fd:") {
+            let path = number.parse::<u32>().map(|number| format!("/proc/self/fd/{number}"));
+            let path = path.map_err(|_| Failure::usage(format!("--key {}: fd:N takes a number", self.key)))?;
+            sys::state::read(Path::new(&path))?
+        } else {
+            if let Ok(meta) = std::fs::metadata(&self.key) {
+                let own = nix::unistd::geteuid().as_raw();
+                if meta.mode() & 0o077 != 0 {
+                    return Err(
+                        wrong(format!("its mode is {:04o}, others may read it", meta.mode() & 0o7777)).into()
+                    );
                 }
-                sys::state::read(Path::new(&self.key))?
+                if meta.uid() != 0 && meta.uid() != own {
+                    return Err(wrong(format!("it belongs to uid {}", meta.uid())).into());
+                }
             }
+            sys::state::read(Path::new(&self.key))?
         };
         let text = text.ok_or_else(|| wrong("it is not there".to_owned()))?;
         let text = String::from_utf8(text).map_err(|_| wrong("it is no text".to_owned()))?;

@@ -238,7 +238,7 @@ impl<'a> Receiver<'a> {
         let end = match (self.flags.duration, self.flags.follow) {
             (Some(span), _) => Some(clock::boot().after(span.0)),
             (None, false) => Some(clock::boot().after(self.flags.dead_after.0)),
-            (None, true) => process.stream_deadline().map(|deadline| deadline.tick()),
+            (None, true) => process.stream_deadline().map(clock::Deadline::tick),
         };
         let mut renew = clock::boot().after(self.flags.renew.0);
         let sign = sending_sign(&self.node);
@@ -297,11 +297,8 @@ impl<'a> Receiver<'a> {
         // Bounded, so that a flood on one link does not keep the others and the clock waiting.
         const ROUNDS: usize = 64;
         for _ in 0..ROUNDS {
-            let got = match datagrams.receive(self.sockets[idx].as_fd()) {
-                Ok(got) => got,
-                // An ICMP error, or the interface went down: the socket goes on.
-                Err(_) => return Ok(()),
-            };
+            // An ICMP error, or the interface went down: the socket goes on.
+            let Ok(got) = datagrams.receive(self.sockets[idx].as_fd()) else { return Ok(()) };
             for (bytes, from) in datagrams.iter() {
                 self.take(idx, bytes, from, now)?;
             }
@@ -392,17 +389,14 @@ impl<'a> Receiver<'a> {
     fn note_payload(&mut self, node: &str, text: &str, from: Option<SocketAddr>, now: Tick) -> bool {
         let known = self.payloads.entry(node.to_owned()).or_default();
         let news = !heartbeat::same_content(&known.text, text);
-        match heartbeat::arrived(text, now) {
-            Ok(records) => {
-                known.records = records;
-                known.text.clear();
-                known.text.push_str(text);
-                news
-            }
-            Err(_) => {
-                self.refuse("payload", from);
-                false
-            }
+        if let Ok(records) = heartbeat::arrived(text, now) {
+            known.records = records;
+            known.text.clear();
+            known.text.push_str(text);
+            news
+        } else {
+            self.refuse("payload", from);
+            false
         }
     }
 

@@ -374,6 +374,8 @@ impl Sender {
     /// Puts a record in its source's place; whether there is news. One that does not fit is refused
     /// and the others go on.
     fn put(&mut self, idx: usize, line: &str, from: &str, process: &Process) -> bool {
+        // Numbers that are still to shrink never grow by more than this.
+        const ROOM: usize = 8;
         let record = match Traveller::read(line, clock::boot()) {
             Ok(record) => record,
             Err(why) => {
@@ -391,8 +393,6 @@ impl Sender {
             .map(|record| record.line(clock::boot()).len() + 1)
             .sum();
         let length = record.line(clock::boot()).len();
-        // Numbers that are still to shrink never grow by more than this.
-        const ROOM: usize = 8;
         if length + others + ROOM > MAX_PAYLOAD {
             self.bad_input = true;
             process.complain(&format!(

@@ -19,6 +19,7 @@ use crate::types::time::Span;
 use clap::{ArgMatches, Args, FromArgMatches, ValueEnum};
 use nix::errno::Errno;
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -171,7 +172,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     if failures.is_empty() && !flags.changing.dry_run {
         act(&items, &mut present, &mut failures, deadline)?;
         if flags.announce > 0 {
-            announce(&flags, &mut items, &mut present, &mut failures, deadline)?;
+            announce(&flags, &mut items, &mut present, &mut failures, deadline);
         }
     }
     report(&flags, &items, &failures, &mut present, process)
@@ -303,7 +304,7 @@ fn announce(
     present: &mut Present,
     failures: &mut HashMap<usize, Failure>,
     deadline: sys::clock::Deadline,
-) -> Result<(), Failure> {
+) {
     for indices in added_by_link(items, failures).into_values() {
         let addresses: Vec<IpAddr> = indices.iter().map(|idx| items[*idx].wanted.prefix.addr).collect();
         let Some(link) = indices.first().map(|idx| items[*idx].link.clone()) else { continue };
@@ -313,7 +314,6 @@ fn announce(
             Err(failure) => failures.extend(indices.into_iter().map(|idx| (idx, failure.clone()))),
         }
     }
-    Ok(())
 }
 
 fn act(
@@ -322,6 +322,8 @@ fn act(
     failures: &mut HashMap<usize, Failure>,
     deadline: sys::clock::Deadline,
 ) -> Result<(), Failure> {
+    // Progress is shown after each.
+    const PIECE: usize = 1024;
     let waits = |item: &Item| {
         item.step == AddStep::Add && item.wanted.prefix.addr.is_ipv6() && !item.wanted.flags.has(AddressFlags::NODAD)
     };
@@ -338,7 +340,6 @@ fn act(
         numbers.push(idx);
         requests.push(request);
     }
-    const PIECE: usize = 1024;
     for (numbers, requests) in numbers.chunks(PIECE).zip(requests.chunks(PIECE)) {
         for (idx, outcome) in numbers.iter().zip(present.netlink.change(requests)?) {
             let Err(refusal) = outcome else { continue };
@@ -482,13 +483,13 @@ fn action(item: &Item) -> Action {
         address.proto
     );
     if let Some(label) = &address.label {
-        text.push_str(&format!(" label {label}"));
+        let _ = write!(text, " label {label}");
     }
     if let Some(seconds) = address.valid_s {
-        text.push_str(&format!(" valid_lft {seconds}"));
+        let _ = write!(text, " valid_lft {seconds}");
     }
     if let Some(seconds) = address.preferred_s {
-        text.push_str(&format!(" preferred_lft {seconds}"));
+        let _ = write!(text, " preferred_lft {seconds}");
     }
     for (flag, word) in [(AddressFlags::NODAD, " nodad"), (AddressFlags::NOPREFIXROUTE, " noprefixroute")] {
         if address.flags.has(flag) {

@@ -342,7 +342,7 @@ fn follow(
         return Err(Failure::usage("--refresh must be above 0s"));
     }
     let mut pump = Pump::new(&process.node, process.form)?;
-    let end = process.stream_deadline().map(|deadline| deadline.tick());
+    let end = process.stream_deadline().map(clock::Deadline::tick);
     let mut due = clock::boot();
     loop {
         for (group, socket) in groups.iter().zip(sockets) {

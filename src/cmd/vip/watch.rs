@@ -39,7 +39,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     // Listening starts before looking: what happens in between is told twice, never lost.
     let mut monitor = Netlink::monitor()?;
     let mut watch = Watch { present: Present::look()?, pump, flags };
-    let end = process.stream_deadline().map(|deadline| deadline.tick());
+    let end = process.stream_deadline().map(crate::sys::clock::Deadline::tick);
     watch.tell_present("present")?;
     loop {
         match watch.pump.wait(&[monitor.as_fd()], end)? {

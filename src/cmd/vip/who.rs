@@ -13,7 +13,7 @@ use crate::types::link::Link;
 use crate::types::net::Prefix;
 use crate::types::time::{Span, millis};
 use clap::{ArgMatches, Args, FromArgMatches, ValueEnum};
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -201,7 +201,7 @@ fn report(
     judge: impl Fn(Option<crate::types::net::Mac>, &Answer) -> Judged,
 ) -> Result<Exit, Failure> {
     let mut exit = Exit::Yes;
-    let mut told: HashMap<String, ()> = HashMap::new();
+    let mut told: HashSet<String> = HashSet::new();
     for Heard { addr, link, local, outcome } in heard {
         let mut head = Head::new(kind).about(addr);
         let (holders, answer) = match &outcome {
@@ -211,7 +211,7 @@ fn report(
                 (holders, word)
             }
             Err(failure) => {
-                if told.insert(failure.sentence.clone(), ()).is_none() {
+                if told.insert(failure.sentence.clone()) {
                     process.complain(&failure.sentence);
                 }
                 head.error = Some(failure.body());
