@@ -64,7 +64,7 @@ _vip() {
             return 0
             ;;
         vip__subcmd__add)
-            opts="-t -h -V --dev --label --noprefixroute --deprecated --lifetime --dad --announce --require-carrier --dry-run --explain --table --schema --node --timeout --help --version"
+            opts="-t -h -V --dev --label --noprefixroute --deprecated --lifetime --dad --announce --vmac --require-carrier --dry-run --explain --table --schema --node --timeout --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -87,6 +87,10 @@ _vip() {
                     return 0
                     ;;
                 --announce)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --vmac)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

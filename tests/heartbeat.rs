@@ -114,7 +114,7 @@ fn wrong_keys_clusters_and_noise_are_refused_and_counted() {
             framed.extend(std::iter::repeat_n(7, size));
             let _ = socket.send_to(&framed, "192.0.2.2:6940");
         }
-        let _ = socket.send_to(&[b'x'; 20_000], "192.0.2.2:6940");
+        let _ = socket.send_to(&vec![b'x'; 20_000], "192.0.2.2:6940");
     });
     noise.join().unwrap();
     for slug in ["signature", "cluster", "unsigned", "foreign", "truncated"] {

@@ -362,3 +362,53 @@ fn a_missing_right_to_the_wire_is_named() {
         assert!(said.contains("needs CAP_NET_RAW") && said.starts_with("4\n"), "{verb}: {said}");
     }
 }
+
+#[test]
+fn a_virtual_router_has_its_own_mac_and_leaves_no_setting_behind() {
+    let lab = Lab::new();
+    let host = lab.host("n1", &["192.0.2.1/24", "2001:db8::1/64"]);
+    let client = lab.host("client", &["192.0.2.99/24", "2001:db8::99/64"]);
+    host.sh("sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.eth0.rp_filter=0");
+    let settings = "sysctl net.ipv4.conf.all.rp_filter net.ipv4.conf.eth0.rp_filter net.ipv4.conf.eth0.arp_ignore net.ipv4.conf.eth0.arp_filter net.ipv4.conf.lo.rp_filter";
+    let before = host.sh(settings);
+    let planned = host.run("vip add 192.0.2.10/32 --dev eth0 --vmac 51 --dry-run").ended(0).one();
+    assert!(
+        planned["actions"]
+            .to_string()
+            .contains("ip link add vrrp4.51 link eth0 address 00:00:5e:00:01:33 type macvlan mode private")
+    );
+    assert_eq!((host.sh(settings), host.try_sh("ip link show vrrp4.51").0), (before.clone(), false));
+
+    let added = host
+        .run("vip add 192.0.2.10/32 2001:db8::10/128 --dev eth0 --vmac 51 --dad off --announce 1")
+        .ended(0)
+        .records();
+    assert_eq!(
+        (&added[0]["dev"], &added[0]["vrid"], &added[0]["vmac"]),
+        (&"vrrp4.51".into(), &51.into(), &"00:00:5e:00:01:33".into())
+    );
+    assert_eq!((&added[1]["dev"], &added[1]["vmac"]), (&"vrrp6.51".into(), &"00:00:5e:00:02:33".into()));
+    assert_eq!(added[0]["sysctls"]["ipv4/conf/all/rp_filter"], "0");
+    assert_eq!(host.run("vip add 192.0.2.10/32 --dev eth0 --vmac 51").ended(0).one()["changed"], false);
+    client.sh("ping -c1 -W2 -q 192.0.2.10 && ping -c1 -W2 -q 2001:db8::10 && ping -c1 -W2 -q 192.0.2.1");
+    assert_eq!(neighbour(&client, "192.0.2.10"), "00:00:5e:00:01:33");
+    assert_eq!(neighbour(&client, "2001:db8::10"), "00:00:5e:00:02:33");
+    assert_eq!(neighbour(&client, "192.0.2.1"), "02:00:00:00:00:01");
+
+    // The setting that was kept is the first, also after a second router.
+    host.run("vip add 192.0.2.11/32 --dev eth0 --vmac 52").ended(0);
+    host.run("vip del 192.0.2.11/32 --dev vrrp4.52").ended(0);
+    assert!(host.try_sh("ip link show vrrp4.51").0 && !host.try_sh("ip link show vrrp4.52").0);
+    host.run("vip del --mine").ended(0);
+    assert!(!host.try_sh("ip link show vrrp4.51").0 && !host.try_sh("ip link show vrrp6.51").0);
+    assert_eq!(host.sh(settings), before);
+}
+
+#[test]
+fn a_foreign_interface_of_that_name_is_left_alone() {
+    let lab = Lab::new();
+    let host = lab.host("n1", &["192.0.2.1/24"]);
+    host.sh("ip link add vrrp4.51 type veth peer name other");
+    let refused = host.run("vip add 192.0.2.10/32 --dev eth0 --vmac 51").ended(1);
+    assert!(refused.stderr.contains("vrrp4.51 is there and is another"), "{refused:?}");
+}

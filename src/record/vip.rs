@@ -4,6 +4,7 @@ use super::envelope::{Column, column};
 use crate::types::link::{Address, AddressFlags, Link};
 use crate::types::net::Mac;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// One address as the kernel has it.
 #[derive(Clone, Debug, Serialize)]
@@ -69,6 +70,10 @@ pub(crate) struct Acted {
     /// Frames that told the neighbours
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) announced: Option<u64>,
+    /// Settings that were changed for the interface of a virtual router
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(test, schemars(default))]
+    pub(crate) sysctls: BTreeMap<String, String>,
     /// MACs that have the address already
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(test, schemars(default))]

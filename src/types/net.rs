@@ -231,10 +231,7 @@ impl FromStr for Endpoint {
         let (addr, port) = if let Some(rest) = place.strip_prefix('[') {
             let (addr, tail) = rest.split_once(']').ok_or_else(wrong)?;
             let addr: std::net::Ipv6Addr = addr.parse().map_err(|_| wrong())?;
-            (
-                IpAddr::V6(addr),
-                if tail.is_empty() { None } else { port(tail.strip_prefix(':').ok_or_else(wrong)?)? },
-            )
+            (IpAddr::V6(addr), if tail.is_empty() { None } else { port(tail.strip_prefix(':').ok_or_else(wrong)?)? })
         } else {
             let (addr, tail) = place.split_once(':').ok_or_else(wrong)?;
             (IpAddr::V4(addr.parse().map_err(|_| wrong())?), port(tail)?)

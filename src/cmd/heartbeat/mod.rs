@@ -68,9 +68,7 @@ impl Shared {
             if let Ok(meta) = std::fs::metadata(&self.key) {
                 let own = nix::unistd::geteuid().as_raw();
                 if meta.mode() & 0o077 != 0 {
-                    return Err(
-                        wrong(format!("its mode is {:04o}, others may read it", meta.mode() & 0o7777)).into()
-                    );
+                    return Err(wrong(format!("its mode is {:04o}, others may read it", meta.mode() & 0o7777)).into());
                 }
                 if meta.uid() != 0 && meta.uid() != own {
                     return Err(wrong(format!("it belongs to uid {}", meta.uid())).into());

@@ -1,6 +1,6 @@
 //! `vip add`: make the kernel carry an address.
 
-use super::{Present, arp, ask};
+use super::{Present, arp, ask, vmac};
 use crate::cli::args::{Changing, flags};
 use crate::cli::progress::Progress;
 use crate::cli::{Exit, Failure, Process, Reason, Verb};
@@ -18,7 +18,7 @@ use crate::types::net::{Mac, Prefix};
 use crate::types::time::Span;
 use clap::{ArgMatches, Args, FromArgMatches, ValueEnum};
 use nix::errno::Errno;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -29,6 +29,7 @@ pub(super) const VERB: Verb = Verb {
     examples: "vip add 192.0.2.10/24 --dev eth0                  add it, tell nobody\n\
                vip add 2001:db8::10/64 --dev eth0 --dad off      do not wait for duplicates\n\
                vip add 192.0.2.10/32 --dev eth0 --lifetime 3s    gone in 3 s unless renewed\n\
+               vip add 192.0.2.10/32 --dev eth0 --vmac 51        with the MAC of a virtual router\n\
                seq -f 192.0.2.%g/24 10 99 | vip add - --dev eth0 many in one go",
     args: flags::<Flags>,
     schemas: &[ADD_SCHEMA],
@@ -70,6 +71,10 @@ struct Flags {
     #[arg(long, value_name = "N", default_value = "0")]
     announce: u32,
 
+    /// Put it on an interface of its own with the MAC of this virtual router, made if need be
+    #[arg(long, value_name = "VRID", value_parser = clap::value_parser!(u8).range(1..))]
+    vmac: Option<u8>,
+
     /// Refuse (status 75) where the link has no carrier
     #[arg(long)]
     require_carrier: bool,
@@ -109,6 +114,9 @@ struct Item {
     /// MACs that have it already.
     holders: Vec<Mac>,
     announced: Option<u64>,
+    /// What had to be done to the interface first.
+    made: Vec<Action>,
+    sysctls: BTreeMap<String, String>,
 }
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
@@ -145,6 +153,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     // What another run did while this one waited for the lock counts.
     let mut present = if lock.is_some() { Present::look()? } else { present };
 
+    let routers = routers(&flags, &prefixes, &mut present, &process.node)?;
     let mut failures: HashMap<usize, Failure> = HashMap::new();
     let mut items = Vec::with_capacity(prefixes.len());
     let by_prefix: HashMap<(Prefix, u32), &Address> =
@@ -158,12 +167,22 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
             }
             .map_err(|why| super::no_link(why, "add", *prefix, "no interface has a network that it fits"))?,
         };
+        let router = routers.get(&prefix.addr.is_ipv6());
+        let link = router.map_or(link, |router| &router.link);
         let wanted = wanted(&flags, *prefix, link.index);
         let step = vip::add_step(by_prefix.get(&(*prefix, link.index)).copied(), &wanted);
         if let Err(failure) = guard(&flags, &present, &wanted, link, &step) {
             failures.insert(idx, failure);
         }
-        items.push(Item { wanted, link: link.clone(), step, holders: Vec::new(), announced: None });
+        items.push(Item {
+            wanted,
+            link: link.clone(),
+            step,
+            holders: Vec::new(),
+            announced: None,
+            made: router.map_or_else(Vec::new, |router| router.actions.clone()),
+            sysctls: router.map_or_else(BTreeMap::new, |router| router.sysctls.clone()),
+        });
     }
     // Everything is checked before anything is changed.
     if let Some(schedule) = schedule.filter(|_| failures.is_empty() && !flags.changing.dry_run) {
@@ -175,7 +194,38 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
             announce(&flags, &mut items, &mut present, &mut failures, deadline);
         }
     }
+    if !failures.is_empty() && !flags.changing.dry_run {
+        // Nothing was added: an interface that was made for it goes again.
+        for router in routers.values() {
+            vmac::release(&mut present, &router.link, &process.node)?;
+        }
+    }
     report(&flags, &items, &failures, &mut present, process)
+}
+
+/// The interfaces of the virtual router, one each family that is wanted; none without `--vmac`.
+fn routers(
+    flags: &Flags,
+    prefixes: &[Prefix],
+    present: &mut Present,
+    node: &str,
+) -> Result<HashMap<bool, vmac::Made>, Failure> {
+    let mut made = HashMap::new();
+    let Some(vrid) = flags.vmac else { return Ok(made) };
+    for prefix in prefixes {
+        let ipv6 = prefix.addr.is_ipv6();
+        if made.contains_key(&ipv6) {
+            continue;
+        }
+        let lower = match &flags.dev {
+            Some(dev) => present.named(dev, "add a virtual router to")?,
+            None => vip::link_for(&present.links, &present.addresses, *prefix)
+                .map_err(|why| super::no_link(why, "add", *prefix, "no interface has a network that it fits"))?,
+        };
+        let lower = lower.clone();
+        made.insert(ipv6, vmac::ensure(present, &lower, vrid, ipv6, node, flags.changing.dry_run)?);
+    }
+    Ok(made)
 }
 
 /// What the parser cannot know.
@@ -428,6 +478,7 @@ fn report(
         let changes = matches!(item.step, AddStep::Add | AddStep::Change);
         head.renewal = item.step == AddStep::Renew;
         if (flags.changing.dry_run || flags.changing.explain) && (changes || head.renewal) {
+            head.actions.extend(item.made.iter().cloned());
             head.actions.push(action(item));
         }
         let now = state.get(&(item.wanted.prefix, item.wanted.ifindex)).copied();
@@ -457,6 +508,7 @@ fn report(
         let acted = Acted {
             show: Show::new(seen, &item.link),
             removed: Vec::new(),
+            sysctls: item.sysctls.clone(),
             announced: item.announced,
             holders: item.holders.iter().map(ToString::to_string).collect(),
         };

@@ -1,6 +1,6 @@
 //! `vip del`: take an address away, that one and no other.
 
-use super::Present;
+use super::{Present, vmac};
 use crate::cli::args::{Changing, flags};
 use crate::cli::{Exit, Failure, Process, Reason, Verb};
 use crate::decide::vip::{self, NoLink};
@@ -93,6 +93,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let before: Vec<Address> = present.addresses.clone();
     let mut failures: Vec<Option<Failure>> = vec![None; items.len()];
     let mut killed: HashMap<usize, u64> = HashMap::new();
+    let mut unmade: HashMap<usize, Vec<Action>> = HashMap::new();
     if !flags.changing.dry_run {
         // Before the address goes: the reset that tells the peer leaves from it.
         for (idx, item) in items.iter().enumerate().filter(|_| flags.kill_connections) {
@@ -110,6 +111,13 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
             failures[idx] = Some(failure);
         }
         present.look_again()?;
+        for (idx, item) in items.iter().enumerate() {
+            let Item::There(victim) = item else { continue };
+            match vmac::release(&mut present, &victim.link, &process.node) {
+                Ok(done) => drop(unmade.insert(idx, done)),
+                Err(failure) => failures[idx] = Some(failure),
+            }
+        }
     }
     let left: HashSet<(Prefix, u32)> =
         present.addresses.iter().map(|address| (address.prefix, address.ifindex)).collect();
@@ -138,6 +146,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
                         op: "address-del",
                         text: format!("ip addr del {} dev {}", victim.address.prefix, victim.link.name),
                     });
+                    head.actions.extend(unmade.remove(&idx).unwrap_or_default());
                 }
                 if let Some(failure) = failure {
                     process.complain(&failure.sentence);

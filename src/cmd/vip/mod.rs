@@ -6,6 +6,7 @@ mod ask;
 mod del;
 mod show;
 mod tickle;
+mod vmac;
 mod watch;
 mod who;
 
