@@ -1,0 +1,64 @@
+//! The README's pipelines work as pasted.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod support;
+
+use std::fs;
+use std::process::Command;
+use support::binary;
+
+/// The fenced blocks of the section "Pipelines", without their indent; the first prepares the others.
+fn blocks() -> Vec<String> {
+    let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+    let section = readme.split("## Pipelines").nth(1).unwrap().split("\n## ").next().unwrap();
+    let mut blocks = Vec::new();
+    let mut open: Option<Vec<&str>> = None;
+    for line in section.lines() {
+        match (line.trim_start().starts_with("```"), &mut open) {
+            (true, Some(lines)) => {
+                blocks.push(lines.join("\n"));
+                open = None;
+            }
+            (true, None) => open = Some(Vec::new()),
+            (false, Some(lines)) => lines.push(line.strip_prefix("   ").unwrap_or(line)),
+            (false, None) => {}
+        }
+    }
+    blocks
+}
+
+#[test]
+fn the_five_pipelines_work_as_pasted() {
+    let blocks = blocks();
+    assert_eq!(blocks.len(), 6, "{blocks:#?}");
+    let folder = std::env::temp_dir().join(format!("failover-readme-{}", std::process::id()));
+    // One shell, as a reader's: later ones build on earlier ones.
+    let mut script = "set -euo pipefail\n".to_owned();
+    for (number, block) in blocks.iter().enumerate() {
+        script += &format!("echo '== {number}'\n{block}\n");
+    }
+    let path = binary("vip").parent().unwrap().display().to_string();
+    let output = Command::new("unshare")
+        .args(["--net", "bash", "-c", &script])
+        .env("PATH", format!("{path}:/usr/sbin:/usr/bin:/sbin:/bin"))
+        .env("FAILOVER_STATE_DIR", folder.join("run"))
+        .env("FAILOVER_LIB_DIR", folder.join("lib"))
+        .output()
+        .unwrap();
+    let _ = fs::remove_dir_all(&folder);
+    let (said, complained) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{said}\n{complained}");
+    let parts: Vec<&str> = said.split("== ").skip(2).collect();
+    for (part, words) in parts.iter().zip([
+        &["\"192.0.2.19\"", "ADDRESS", "yes"][..],
+        &["request reply"],
+        &["n1", "n2"],
+        &["table ip failover_192_0_2_100", "\"n3\""],
+        &["n2 is up"],
+    ]) {
+        for word in words {
+            assert!(part.contains(word), "no {word} in {part}\n{complained}");
+        }
+    }
+    assert_eq!(parts.len(), 5, "{said}");
+}
