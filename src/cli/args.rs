@@ -1,5 +1,6 @@
 //! Arguments that every verb takes.
 
+use super::failure::Failure;
 use crate::types::time::Span;
 use clap::Args;
 
@@ -42,6 +43,11 @@ pub(crate) fn flags<T: Args>(command: clap::Command) -> clap::Command {
     let about = command.get_about().cloned().map_or(Resettable::Reset, Resettable::Value);
     // Of a flag that stands twice the later one holds, as wrappers of every tool here expect.
     Common::augment_args(T::augment_args(command)).about(about).long_about(Resettable::Reset).args_override_self(true)
+}
+
+/// The flags that the parser has found.
+pub(crate) fn read<T: clap::FromArgMatches>(matches: &clap::ArgMatches) -> Result<T, Failure> {
+    T::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))
 }
 
 fn node_name(text: &str) -> Result<String, String> {

@@ -1,7 +1,7 @@
 //! `heartbeat recv`: who lives?
 
 use super::{Auth, PORT, Shared, nonce_to_text, origin, receiving_sign, sending_sign, session_file};
-use crate::cli::args::flags;
+use crate::cli::args::{self, flags};
 use crate::cli::stream::{Pump, Woken};
 use crate::cli::{Exit, Failure, Process, Verb};
 use crate::decide::heartbeat::{Beat, Echo, Event, Hearing, Settings, Stale, What};
@@ -17,7 +17,7 @@ use crate::types::net::Endpoint;
 use crate::types::status::Status;
 use crate::types::time::{Span, Tick, millis};
 use crate::wire::heartbeat::{ClusterHash, Frame, Keys, MAX_FRAME, PeerHash, Refused};
-use clap::{ArgMatches, Args, FromArgMatches};
+use clap::{ArgMatches, Args};
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -88,7 +88,7 @@ const REFUSED_EVERY: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(5);
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
-    let flags = Flags::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let flags: Flags = args::read(matches)?;
     for node in &flags.expect {
         crate::types::node::check_name(node).map_err(Failure::usage)?;
     }

@@ -1,7 +1,7 @@
 //! `heartbeat send`: say that this node lives, and what it has to say.
 
 use super::{Auth, PORT, Shared, nonce_from_text, origin, sending_sign, session_file};
-use crate::cli::args::flags;
+use crate::cli::args::{self, flags};
 use crate::cli::input::Feed;
 use crate::cli::{Exit, Failure, Process, Reason, Verb};
 use crate::record::Head;
@@ -16,7 +16,7 @@ use crate::sys::watch::Watch;
 use crate::types::net::Endpoint;
 use crate::types::time::{Span, Tick};
 use crate::wire::heartbeat::{ClusterHash, Echoed, Echoes, Frame, Keys, MAX_PAYLOAD, PeerHash};
-use clap::{ArgMatches, Args, FromArgMatches};
+use clap::{ArgMatches, Args};
 use nix::errno::Errno;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -92,7 +92,7 @@ struct Source {
 }
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
-    let flags = Flags::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let flags: Flags = args::read(matches)?;
     if flags.interval.0.is_zero() {
         return Err(Failure::usage("--interval 0s: a beat needs some time to the next"));
     }

@@ -1,7 +1,7 @@
 //! `vip add`: make the kernel carry an address.
 
 use super::{Present, arp, ask, vmac};
-use crate::cli::args::{Changing, flags};
+use crate::cli::args::{self, Changing, flags};
 use crate::cli::progress::Progress;
 use crate::cli::{Exit, Failure, Process, Reason, Verb};
 use crate::decide::vip::{self, AddStep, NoLink};
@@ -16,7 +16,7 @@ use crate::types::draw::Draw;
 use crate::types::link::{Address, AddressFlags, Link};
 use crate::types::net::{Mac, Prefix};
 use crate::types::time::Span;
-use clap::{ArgMatches, Args, FromArgMatches, ValueEnum};
+use clap::{ArgMatches, Args, ValueEnum};
 use nix::errno::Errno;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -120,7 +120,7 @@ struct Item {
 }
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
-    let flags = Flags::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let flags: Flags = args::read(matches)?;
     let prefixes = super::operands(&flags.addresses)?
         .iter()
         .map(|word| word.parse::<Prefix>())

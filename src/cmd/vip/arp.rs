@@ -1,7 +1,7 @@
 //! `vip arp`: tell the neighbours who has an address.
 
 use super::{Present, who};
-use crate::cli::args::flags;
+use crate::cli::args::{self, flags};
 use crate::cli::stream::{Pump, Woken};
 use crate::cli::{Exit, Failure, Process, Reason, Verb};
 use crate::record::Head;
@@ -14,7 +14,7 @@ use crate::types::net::{Mac, Prefix};
 use crate::types::time::{Span, Tick};
 use crate::wire::arp::{self, Form};
 use crate::wire::ndp;
-use clap::{ArgMatches, Args, FromArgMatches, ValueEnum};
+use clap::{ArgMatches, Args, ValueEnum};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -108,7 +108,7 @@ struct Group {
 }
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
-    let flags = Flags::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let flags: Flags = args::read(matches)?;
     let prefixes = super::operands(&flags.addresses)?
         .iter()
         .map(|word| word.parse::<Prefix>())

@@ -1,7 +1,7 @@
 //! `vip del`: take an address away, that one and no other.
 
 use super::{Present, vmac};
-use crate::cli::args::{Changing, flags};
+use crate::cli::args::{self, Changing, flags};
 use crate::cli::{Exit, Failure, Process, Reason, Verb};
 use crate::decide::vip::{self, NoLink};
 use crate::record::vip::{ACTED_COLUMNS, DEL_SCHEMA, Deleted, Show, subject};
@@ -12,7 +12,7 @@ use crate::sys::state::Lock;
 use crate::sys::{self, diag};
 use crate::types::link::{Address, Link};
 use crate::types::net::Prefix;
-use clap::{ArgMatches, Args, FromArgMatches};
+use clap::{ArgMatches, Args};
 use nix::errno::Errno;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -69,7 +69,7 @@ enum Item {
 }
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
-    let flags = Flags::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let flags: Flags = args::read(matches)?;
     let words = super::operands(&flags.addresses)?;
     let doing = match words.as_slice() {
         [one] => format!("delete {one} from"),

@@ -1,13 +1,13 @@
 //! `vip show`: which addresses are there, and can they serve?
 
 use super::Present;
-use crate::cli::args::flags;
+use crate::cli::args::{self, flags};
 use crate::cli::{Exit, Failure, Process, Verb};
 use crate::record::Head;
 use crate::record::vip::{SHOW_COLUMNS, SHOW_SCHEMA, Show, subject};
 use crate::types::link::{Address, AddressFlags};
 use crate::types::net::Prefix;
-use clap::{ArgMatches, Args, FromArgMatches};
+use clap::{ArgMatches, Args};
 
 pub(super) const VERB: Verb = Verb {
     name: "show",
@@ -50,7 +50,7 @@ impl Wanted {
 }
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
-    let flags = Flags::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let flags: Flags = args::read(matches)?;
     let wanted = super::operands(&flags.addresses)?
         .iter()
         .map(|word| Ok(Wanted { prefix: word.parse().map_err(Failure::usage)?, exact: word.contains('/') }))

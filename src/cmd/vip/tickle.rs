@@ -1,6 +1,6 @@
 //! `vip peers` and `vip tickle`: who is connected to an address, and wake them after a move.
 
-use crate::cli::args::flags;
+use crate::cli::args::{self, flags};
 use crate::cli::input::{Complaints, Got, Lines};
 use crate::cli::{Exit, Failure, Process, Verb};
 use crate::record::Head;
@@ -10,7 +10,7 @@ use crate::sys::privilege::{self, Capability};
 use crate::sys::{self, diag, raw};
 use crate::types::net::Prefix;
 use crate::wire::tcp;
-use clap::{ArgMatches, Args, FromArgMatches};
+use clap::{ArgMatches, Args};
 use std::collections::HashSet;
 use std::io::BufReader;
 use std::net::{IpAddr, SocketAddr};
@@ -59,7 +59,7 @@ fn address(text: &str) -> Result<IpAddr, Failure> {
 }
 
 fn run_peers(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
-    let flags = PeersFlags::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let flags: PeersFlags = args::read(matches)?;
     let addr = address(&flags.address)?;
     for connection in diag::connections(addr)? {
         let body = Peer {
@@ -73,7 +73,7 @@ fn run_peers(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failur
 }
 
 fn run_tickle(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
-    let flags = TickleFlags::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let flags: TickleFlags = args::read(matches)?;
     let addr = address(&flags.address)?;
     privilege::need(Capability::NetRaw, "tickle the peers of", &addr.to_string())?;
     let mut complaints = Complaints::new(&process.who);

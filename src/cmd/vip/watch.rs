@@ -1,7 +1,7 @@
 //! `vip watch`: what happens to links and addresses, as it happens.
 
 use super::Present;
-use crate::cli::args::flags;
+use crate::cli::args::{self, flags};
 use crate::cli::stream::{Pump, Woken};
 use crate::cli::{Exit, Failure, Process, Verb};
 use crate::record::Head;
@@ -9,7 +9,7 @@ use crate::record::vip::{Show, WATCH_COLUMNS, WATCH_SCHEMA, Watched, subject};
 use crate::sys::netlink::{Change, Netlink};
 use crate::types::link::{Address, Link};
 use crate::types::status::Status;
-use clap::{ArgMatches, Args, FromArgMatches};
+use clap::{ArgMatches, Args};
 
 pub(super) const VERB: Verb = Verb {
     name: "watch",
@@ -34,7 +34,7 @@ struct Flags {
 }
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
-    let flags = Flags::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let flags: Flags = args::read(matches)?;
     let pump = Pump::new(&process.node, process.form)?;
     // Listening starts before looking: what happens in between is told twice, never lost.
     let mut monitor = Netlink::monitor()?;

@@ -2,7 +2,7 @@
 
 use super::Present;
 use super::ask::{self, Answer};
-use crate::cli::args::flags;
+use crate::cli::args::{self, flags};
 use crate::cli::{Exit, Failure, Process, Verb};
 use crate::decide::vip::{self, NoLink, Profile, Schedule};
 use crate::record::Head;
@@ -12,7 +12,7 @@ use crate::types::draw::Draw;
 use crate::types::link::Link;
 use crate::types::net::Prefix;
 use crate::types::time::{Span, millis};
-use clap::{ArgMatches, Args, FromArgMatches, ValueEnum};
+use clap::{ArgMatches, Args, ValueEnum};
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -78,7 +78,7 @@ enum How {
 }
 
 fn run_who(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
-    let flags = Who::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let flags: Who = args::read(matches)?;
     let rest = flags.duration.0;
     let schedule = vip::evenly(3, rest / 4, rest / 2);
     let answers = answers(&flags.addresses, flags.dev.as_deref(), &schedule, false, process)?;
@@ -95,7 +95,7 @@ fn run_who(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure>
 }
 
 fn run_dad(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
-    let flags = Dad::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let flags: Dad = args::read(matches)?;
     let profile = match flags.profile {
         How::Fast => Profile::Fast,
         How::Full => Profile::Full,
