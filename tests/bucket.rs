@@ -504,7 +504,7 @@ fn a_flushed_rule_set_is_silence_and_is_mended_within_a_second() {
 /// H11: nodes that forward and have lost the address do not send the packet round and round.
 #[test]
 fn a_lost_address_on_forwarding_hosts_makes_no_storm() {
-    let cluster = Cluster::new(4, 4);
+    let cluster = Cluster::new(4, 8);
     cluster.init(V4, "--total 4", &["1", "2", "3", "4"]);
     for node in &cluster.nodes {
         node.sh(
@@ -520,10 +520,35 @@ fn a_lost_address_on_forwarding_hosts_makes_no_storm() {
         let links: Value = serde_json::from_str(&text).unwrap();
         links[0]["stats64"]["tx"]["packets"].as_u64().unwrap()
     };
-    let before = frames();
-    cluster.client.sh(&format!("ping -n -q -c1 -t 12 -W1 {V4} || true"));
-    let seen = frames() - before;
-    assert!(seen <= 40, "{seen} frames for one ping");
+    // One ping from each client; most of their buckets belong to nodes that lost the address.
+    let pings = || {
+        let before = frames();
+        for source in cluster.sources(V4) {
+            cluster.client.sh(&format!("ping -n -q -c1 -t 8 -W0.2 -I {source} {V4} || true"));
+        }
+        frames() - before
+    };
+    let seen = pings();
+    assert!(seen <= 20, "{seen} frames for 8 pings");
+    // Two rules stand against it: the hash, by which all but the owner drop the packet, and the
+    // first one, which is enough alone.
+    for node in &cluster.nodes[1..] {
+        node.sh("nft flush chain ip failover_192_0_2_100 own");
+    }
+    let seen = pings();
+    assert!(seen <= 20, "{seen} frames for 8 pings without the hash");
+    for node in &cluster.nodes[1..] {
+        node.sh("nft flush chain ip failover_192_0_2_100 pre");
+    }
+    let seen = pings();
+    assert!(seen > 100, "{seen} frames for 8 pings without both");
+    for node in &cluster.nodes[1..] {
+        node.run(&format!("bucket check {V4}")).ended(1);
+    }
+    cluster.init(V4, "--total 4", &["1", "2", "3", "4"]);
+    for node in &cluster.nodes[1..] {
+        node.sh(&format!("ip addr del {V4}/32 dev eth0"));
+    }
     for node in &cluster.nodes[1..] {
         let found = node.run(&format!("bucket check {V4}")).ended(1).one();
         assert_eq!(found["differences"][0]["what"], "address");
@@ -554,13 +579,12 @@ fn a_snooping_bridge_needs_its_ports_told() {
 #[test]
 fn a_node_reaches_itself_and_opens_only_what_comes_back_to_it() {
     let cluster = Cluster::new(2, 40);
-    cluster.serve();
+    serve(&cluster.client, &cluster.over);
     for vip in [V4, V6] {
         cluster.init(vip, "--total 2", &["1", "2"]);
         for node in &cluster.nodes {
             node.sh(&format!("ping -n -q -c1 -W1 {vip}"));
         }
-        serve(&cluster.client, &cluster.over);
         let sources = cluster.sources(vip);
         let addr: IpAddr = vip.parse().unwrap();
         let opened: Vec<usize> = cluster
@@ -596,10 +620,6 @@ fn a_node_reaches_itself_and_opens_only_what_comes_back_to_it() {
             .collect();
         assert_eq!(opened.iter().sum::<usize>(), 40, "{opened:?}");
         assert!(packets(&cluster.nodes[0], vip, "refused_out_packets") > 0);
-        cluster.over.store(true, Ordering::Relaxed);
-        std::thread::sleep(Duration::from_millis(20));
-        cluster.over.store(false, Ordering::Relaxed);
-        break;
     }
 }
 
@@ -737,7 +757,7 @@ fn a_short_lease_is_renewed_in_place_by_each_plan() {
     let cluster = Cluster::new(1, 1);
     cluster.serve();
     let node = &cluster.nodes[0];
-    node.run(&format!("bucket init {V4} --dev eth0 --mac {MAC} --total 2 --seed 0 --lease 300ms")).ended(0);
+    node.run(&format!("bucket init {V4} --dev eth0 --mac {MAC} --total 2 --seed 0 --lease 800ms")).ended(0);
     let plan = |mine: &str, renewal: bool| {
         json!({"kind": "bucket.plan", "v": 1, "host": "n1", "subject": V4, "total": 2, "epoch": 5, "mine": mine, "renewal": renewal}).to_string() + "\n"
     };
@@ -750,18 +770,18 @@ fn a_short_lease_is_renewed_in_place_by_each_plan() {
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(plan("1-2", false).as_bytes()).unwrap();
-    for _ in 0..12 {
-        std::thread::sleep(Duration::from_millis(100));
+    for _ in 0..13 {
+        std::thread::sleep(Duration::from_millis(150));
         stdin.write_all(plan("1-2", true).as_bytes()).unwrap();
     }
-    once_each(&ask_udp(&cluster.client, V4, cluster.sources(V4), Duration::from_millis(50)), 1, 1);
     let beat: Value = serde_json::from_str(&std::fs::read_to_string(node.folder.join("own.json")).unwrap()).unwrap();
     support::validate(&beat);
     assert_eq!((&beat["own"], &beat["epoch"]), (&json!("1-2"), &json!(5)));
-    // The planner falls silent: everything is released, and that is a clear no.
     let silent = Instant::now();
+    once_each(&ask_udp(&cluster.client, V4, cluster.sources(V4), Duration::from_millis(50)), 1, 1);
+    // The planner falls silent: everything is released, and that is a clear no.
     assert_eq!(child.wait().unwrap().code(), Some(1));
-    assert!(silent.elapsed() < Duration::from_millis(600), "{:?}", silent.elapsed());
+    assert!(silent.elapsed() < Duration::from_millis(1500), "{:?}", silent.elapsed());
     assert_eq!(node.run(&format!("bucket show {V4}")).ended(0).one()["owned"], "");
     drop(stdin);
 }
@@ -780,6 +800,11 @@ fn a_plan_is_made_and_carried_out() {
     let seen = beat(n2, "up") + &beat(n3, "up") + &show(n1).to_string();
     let plan = n1.run_with(&flags, &seen).ended(0).one();
     assert_eq!((&plan["mine"], &plan["moves"], &plan["owners"]["n3"]), (&json!("1-2"), &json!([]), &json!("5-6")));
+    // The order of the lines does not matter.
+    let mut lines: Vec<&str> = seen.lines().collect();
+    lines.reverse();
+    let other = n1.run_with(&flags, &lines.join("\n")).ended(0).one();
+    assert_eq!((&other["owners"], &other["epoch"]), (&plan["owners"], &plan["epoch"]));
     // n3 falls silent: without proof its share is held.
     let seen = beat(n2, "up") + &beat(n3, "down") + &show(n1).to_string();
     let held = n1.run_with(&flags, &seen).ended(75).one();

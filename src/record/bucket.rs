@@ -789,6 +789,40 @@ mod tests {
         check::<Watch>("bucket.watch", "Something happened to a cluster IP on this host");
     }
 
+    proptest::proptest! {
+        #[test]
+        fn no_line_ends_in_a_panic(at in 0usize..400, byte in 32u8..127) {
+            let lines = [
+                r#"{"kind":"heartbeat.recv","v":1,"host":"n1","subject":"n2","status":"up","incarnation":7,"received_ms":12.5,"payload":[{"kind":"bucket.state","v":1,"host":"n2","subject":"192.0.2.9","own":"3-4","draining":"5","epoch":9}]}"#,
+                r#"{"kind":"bucket.plan","v":1,"host":"n1","subject":"192.0.2.9","total":6,"epoch":9,"mine":"1-2","held":"3","nodes":{"n2":{"status":"up","own":"3","draining":"4"}},"moves":[{"buckets":"3","from":"n2","to":"n1","how":"take-over","why":"x"}],"fence":{"node":"n2","incarnation":1}}"#,
+            ];
+            for line in lines {
+                let mut bytes = line.as_bytes().to_vec();
+                let at = at % bytes.len();
+                bytes[at] = byte;
+                if let Ok(text) = std::str::from_utf8(&bytes)
+                    && let Ok(line) = Line::parse(text)
+                {
+                    let _ = read_words(&line, Some("192.0.2.9"));
+                    let _ = read_plan(&line, "192.0.2.9", "n1");
+                    let _ = read_shown(&line);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_proof_on_a_plan_frees_what_was_held_for_it() {
+        let plan = |fence: &str| {
+            let text = format!(
+                r#"{{"kind":"bucket.plan","host":"n1","subject":"192.0.2.9","total":6,"epoch":9,"mine":"1-2","held":"3,6","needs_fence":["n2"],"moves":[{{"buckets":"3-4","from":"n2","to":"n1","how":"take-over","why":"x"}},{{"buckets":"6","from":"n3","to":"n1","how":"take-over","why":"x"}}]{fence}}}"#
+            );
+            read_plan(&Line::parse(&text).unwrap(), "192.0.2.9", "n1").unwrap().unwrap().order.mine.to_string()
+        };
+        assert_eq!(plan(""), "1-2");
+        assert_eq!(plan(r#","fence":{"node":"n2","incarnation":7,"agent":"a"}"#), "1-3");
+    }
+
     fn words(line: &str) -> Vec<Word> {
         read_words(&Line::parse(line).unwrap(), Some("192.0.2.9")).unwrap()
     }

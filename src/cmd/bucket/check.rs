@@ -52,8 +52,18 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let store = Store::open(&flags.place, "check", Some(vip), process, deadline)?;
     let mut found = Vec::new();
     let mut warnings = Vec::new();
-    if let Store::Nft(nft) = &store {
-        let (listed, own) = listed_with_table(nft, vip)?.ok_or_else(|| absent("check", vip))?;
+    let looked = match &store {
+        Store::Nft(nft) => match listed_with_table(nft, vip) {
+            Err(failure) if failure.exit == Exit::BadInput => {
+                let mend = format!("bucket init {vip} … with the flags it was made with");
+                found.push(difference("rules".to_owned(), "as made", &failure.sentence, Some(&mend)));
+                None
+            }
+            looked => Some((nft, looked?.ok_or_else(|| absent("check", vip))?)),
+        },
+        _ => None,
+    };
+    if let Some((nft, (listed, own))) = looked {
         let remake = format!("bucket init {vip} --dev {} … with the flags it was made with", listed.cluster.dev);
         for wanted in cluster::tables(&listed.cluster, &listed.held).map_err(Failure::usage)? {
             let got = if wanted.family == own.family { Some(own.clone()) } else { table(nft, wanted.family, vip)? };
@@ -77,7 +87,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
             found.push(difference("lease".to_owned(), "renewed", "run out", Some("is bucket apply --follow running?")));
         }
         warnings = warn(nft, &listed.cluster)?;
-    } else {
+    } else if found.is_empty() {
         store.need("check", vip)?;
     }
     let whole = found.is_empty();

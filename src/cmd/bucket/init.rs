@@ -146,7 +146,11 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         ));
     }
     let _lock = if flags.changing.dry_run { None } else { Some(Lock::take(&[vip.to_string()], deadline)?) };
-    let before = listed(nft, vip)?.map(Seen::from);
+    let before = match listed(nft, vip) {
+        // Somebody changed the rules so that they cannot be read: they are made anew.
+        Err(failure) if failure.exit == Exit::BadInput => None,
+        listed => listed?.map(Seen::from),
+    };
     let mut wanted = wanted(&flags, &link, before.as_ref())?;
     wanted.sysctl_was = setting_before(nft, &wanted, before.as_ref())?;
     let (steps, outcome) = steps(&flags, &mut netlink, &link, &wanted, before.as_ref())?;

@@ -61,7 +61,7 @@ struct Flags {
     no_fail_back: bool,
 
     /// The digest by which nodes see that they run the same configuration [default: made from these flags]
-    #[arg(long, value_name = "DIGEST")]
+    #[arg(long, value_name = "DIGEST", value_parser = digest)]
     config: Option<String>,
 
     /// What proves that a silent node serves no more
@@ -129,6 +129,12 @@ enum Proof {
 enum YesNo {
     Yes,
     No,
+}
+
+/// It stands in the comment of a rule, where there is room for 16 bytes.
+fn digest(text: &str) -> Result<String, String> {
+    let fits = (1..=16).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric());
+    if fits { Ok(text.to_owned()) } else { Err(format!("'{text}' is not a digest (1 to 16 letters and digits)")) }
 }
 
 fn weight(text: &str) -> Result<(String, u32), String> {
