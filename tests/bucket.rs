@@ -329,7 +329,19 @@ fn two_hundred_clients_get_one_answer_each() {
     {
         cluster.init(vip, &format!("--total 64 --mode {mode}"), &["1-22", "23-43", "44-64"]);
         cluster.client.sh("ip neigh flush all");
-        once_each(&ask_udp(&cluster.client, vip, cluster.sources(vip), Duration::from_millis(700)), 200, 3);
+        let answered = ask_udp(&cluster.client, vip, cluster.sources(vip), Duration::from_millis(700));
+        once_each(&answered, 200, 3);
+        if mode == "sourceip" {
+            // hash-owner finds the same owners with the parameters that show prints.
+            let params = cluster.nodes[0].run(&format!("bucket show {vip}")).ended(0).one()["params"].clone();
+            let flags = format!("hash-owner {} --owners n1=1-22,n2=23-43,n3=44-64 -", params.as_str().unwrap());
+            let sources: String = cluster.sources(vip).iter().map(|source| format!("{source}\n")).collect();
+            let mut told = Tally::new();
+            for record in cluster.client.run_with(&flags, &sources).ended(0).records() {
+                *told.entry(record["owner"].as_str().unwrap().to_owned()).or_default() += 1;
+            }
+            assert_eq!(told, answered);
+        }
         let mut open = connect(&cluster.client, vip, cluster.sources(vip)).open();
         let (tally, _) = talk(&mut open, Duration::from_secs(2));
         once_each(&tally, 200, 3);
@@ -381,8 +393,12 @@ fn a_drain_keeps_every_connection_and_sends_new_ones_on() {
         assert!(packets(&cluster.nodes[1], vip, "drained_packets") > 0);
         let mut new = connect(&cluster.client, vip, cluster.sources(vip)).open();
         assert_eq!(talk(&mut new, Duration::from_secs(2)).0, Tally::from([("n1".to_owned(), 80)]));
-        // The end of the drain: what is left is closed, and nothing answers twice.
+        // The end of the drain: what is left is reset, and nothing answers twice.
+        let shown = cluster.nodes[1].run(&format!("bucket show {vip}")).ended(0).one();
+        assert_eq!(shown["connections_left"], json!(before["n2"]));
         cluster.nodes[1].run(&format!("bucket set {vip} --settle")).ended(0);
+        let (settled, _) = talk(&mut open, Duration::from_secs(2));
+        assert_eq!((settled.get("reset"), settled.get("n1")), (before.get("n2"), before.get("n1")), "{settled:?}");
         once_each(&ask_udp(&cluster.client, vip, cluster.sources(vip), Duration::from_millis(300)), 80, 1);
         cluster.nodes[1].run(&format!("bucket clear {vip}")).ended(0);
     }

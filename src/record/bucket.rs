@@ -81,6 +81,9 @@ pub(crate) struct Show {
     pub(crate) drained_packets: u64,
     /// Not let out: another node would have got the answer, or the lease had run out
     pub(crate) refused_out_packets: u64,
+    /// TCP connections of this host in draining buckets, where there are such buckets
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) connections_left: Option<u64>,
 }
 
 /// What the counters of the rules say.

@@ -260,7 +260,7 @@ impl Applier<'_> {
                     let now = clock::boot();
                     nft.load(&text, Self::doing(), &vip.to_string())?;
                     self.renewed = Some(now);
-                    super::end_connections("bucket apply", vip, &seen.held, &outcome.held);
+                    super::end_connections("bucket apply", next, &seen.held, &outcome.held);
                 }
                 Store::File(origin) if changes => backend::keep(origin, next, &outcome.held)?,
                 _ => {}

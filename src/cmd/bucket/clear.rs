@@ -186,9 +186,11 @@ fn act(
     let mut note = |outcome: Result<(), Failure>| failures.extend(outcome.err());
     if let Some(closing) = found.closing() {
         note(nft.load(&closing, doing, &object).map_err(Failure::from));
-        if let Some(before) = &found.before {
+        if let Some(before) = &found.before
+            && let Some(cluster) = &before.cluster
+        {
             // While the address is there: the resets leave from it.
-            super::end_connections("bucket clear", vip, &before.held, &Held::default());
+            super::end_connections("bucket clear", cluster, &before.held, &Held::default());
         }
     }
     let requests: Vec<AddressRequest> = found

@@ -13,12 +13,15 @@ mod watch;
 
 use crate::cli::{Exit, Failure, Reason, Tool, Verbs};
 use crate::decide::bucket::change::{self, Refusal};
+use crate::decide::hash_owner::{Algo, ByteOrder, Hashed, Params};
 use crate::sys;
+use crate::sys::diag::Connection;
 use crate::sys::netlink::Netlink;
 use crate::types::bucket::Buckets;
-use crate::types::cluster::Held;
+use crate::types::cluster::{Cluster, Held};
+use crate::types::flow::{Flow, Ports};
 use crate::types::link::{Address, AddressFlags, Link};
-use crate::types::net::{Mac, Prefix};
+use crate::types::net::{Mac, Prefix, Proto};
 use std::net::IpAddr;
 
 /// The command.
@@ -100,18 +103,46 @@ fn wanted_address(vip: IpAddr, ifindex: u32) -> Address {
     address
 }
 
-/// Ends the TCP connections to `vip` once nothing of it is served here any more.
+/// The TCP connections of this host whose packets fall into `buckets`; those with itself left out.
+///
+/// What containers serve is not among them.
+fn connections_in(cluster: &Cluster, buckets: &Buckets) -> sys::Result<Vec<Connection>> {
+    let params = Params {
+        algo: Algo::Nft,
+        hashed: Hashed::Mode(cluster.mode),
+        total: u32::from(cluster.total),
+        seed: cluster.seed,
+        kernel: None,
+        order: if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little },
+    };
+    // A total that nft took is one that it can be asked about.
+    let Ok(hasher) = params.prepare() else { return Ok(Vec::new()) };
+    let falls_in = |connection: &Connection| {
+        let (peer, local) = (connection.peer, connection.local);
+        let flow = Flow {
+            dst: Some(local.ip()),
+            ports: Some(Ports { src: peer.port(), dst: Some(local.port()) }),
+            proto: Some(Proto::TCP),
+            ..Flow::from_source(peer.ip())
+        };
+        let bucket = hasher.hash(&flow).ok().and_then(|answer| u16::try_from(answer.bucket).ok());
+        peer.ip() != cluster.vip && bucket.is_some_and(|bucket| buckets.contains(bucket))
+    };
+    Ok(sys::diag::connections(cluster.vip)?.into_iter().filter(falls_in).collect())
+}
+
+/// Ends the TCP connections of buckets that were closed altogether.
 ///
 /// Their sockets would go on retransmitting into a closed door, and their peers would hang until a
-/// time-out; so each peer gets a reset that fits its sequence. Those of this host with itself stay.
-fn end_connections(who: &str, vip: IpAddr, before: &Held, after: &Held) {
-    let serves = |held: &Held| !held.owned.is_empty() || !held.draining.is_empty();
-    if !serves(before) || serves(after) {
+/// time-out; so each peer gets a reset that fits its sequence.
+fn end_connections(who: &str, cluster: &Cluster, before: &Held, after: &Held) {
+    let served = |held: &Held| held.owned.union(&held.draining);
+    let closed = served(before).difference(&served(after));
+    if closed.is_empty() {
         return;
     }
-    let ended = sys::diag::connections(vip).and_then(|connections| {
-        connections.iter().filter(|connection| connection.peer.ip() != vip).try_for_each(sys::diag::destroy)
-    });
+    let ended =
+        connections_in(cluster, &closed).and_then(|connections| connections.iter().try_for_each(sys::diag::destroy));
     // The buckets are closed all the same, which is what was asked for.
     if let Err(error) = ended {
         crate::cli::complain(who, &format!("{error} (their peers will time out)"));

@@ -101,8 +101,8 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     }
     if !flags.changing.dry_run {
         act(&store, vip, &seen, &outcome.held, changes, doing)?;
-        if let Store::Nft(_) = &store {
-            super::end_connections(&process.who, vip, &seen.held, &outcome.held);
+        if let (Store::Nft(_), Some(cluster)) = (&store, &seen.cluster) {
+            super::end_connections(&process.who, cluster, &seen.held, &outcome.held);
         }
     }
     let now = store.need(doing, vip)?;

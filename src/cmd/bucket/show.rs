@@ -62,7 +62,12 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
             };
             process.out.record(&Head::new("bucket.state").about(vip), &state)?;
         } else {
-            process.out.record(&Head::new("bucket.show").about(vip), &seen.show())?;
+            let mut show = seen.show();
+            if let (Store::Nft(_), Some(cluster), false) = (&store, &seen.cluster, seen.held.draining.is_empty()) {
+                let left = super::connections_in(cluster, &seen.held.draining)?;
+                show.connections_left = u64::try_from(left.len()).ok();
+            }
+            process.out.record(&Head::new("bucket.show").about(vip), &show)?;
         }
     }
     Ok(Exit::Yes)
