@@ -968,7 +968,9 @@ fn release_tell_take_between_running_pipelines() {
         assert!(pipe.plan.wait().unwrap().success());
         assert_eq!(pipe.apply.wait().unwrap().code(), Some(1));
     }
-    // End of input gives everything up.
+    // End of input gives everything up, and the beat says why.
+    let last: Value = serde_json::from_str(&std::fs::read_to_string(&files[0]).unwrap()).unwrap();
+    assert_eq!((&last["own"], &last["unfit"]), (&json!(""), &json!("bucket apply has ended")));
     assert_eq!(owned(), ["", "", ""]);
 }
 

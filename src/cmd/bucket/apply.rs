@@ -209,6 +209,16 @@ impl Applier<'_> {
         self.act(&seen, &cluster, &outcome, Some(How::Settle)).map(Some)
     }
 
+    /// Releases everything for good. The beat says so, or the others would wait for a node that
+    /// lives and follows no map.
+    fn end(&mut self, stream: &mut Stream) -> Result<(), Failure> {
+        self.unfit = Some("bucket apply has ended".to_owned());
+        if let Some(done) = self.release()? {
+            stream.record(done.head, &done.acted)?;
+        }
+        self.tell_now()
+    }
+
     /// Cuts drains that have lasted long enough; says when the next one has.
     fn end_drains(&mut self, now: Tick) -> Result<Option<Done>, Failure> {
         let limit = self.flags.drain_max.0;
@@ -454,13 +464,14 @@ fn follow_on(applier: &mut Applier<'_>, process: &mut Process, stream: &mut Stre
         if silent.is_some_and(|silent| now >= silent) && spoken.after(lease.unwrap_or_default()) <= now {
             // The kernel has stopped by itself; what stands in the rules must not come back.
             process.complain("no plan for as long as the lease: everything is released");
+            if applier.flags.on_eof == OnEof::Release {
+                applier.end(stream)?;
+                return Ok(Exit::No);
+            }
             if let Some(done) = applier.release()? {
                 stream.record(done.head, &done.acted)?;
             }
             released = true;
-            if applier.flags.on_eof == OnEof::Release {
-                return Ok(Exit::No);
-            }
         }
         let caught = if signal { signals.next() } else { None };
         let timed_out = end.is_some_and(|end| now >= end);
@@ -468,8 +479,8 @@ fn follow_on(applier: &mut Applier<'_>, process: &mut Process, stream: &mut Stre
             continue;
         }
         let keeps = applier.flags.on_eof == OnEof::Keep || (timed_out && applier.flags.duration.is_some());
-        if !keeps && let Some(done) = applier.release()? {
-            stream.record(done.head, &done.acted)?;
+        if !keeps {
+            applier.end(stream)?;
         }
         stream.finish();
         if let Some(caught) = caught {

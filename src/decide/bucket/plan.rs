@@ -112,6 +112,14 @@ impl Default for Node {
     }
 }
 
+impl Node {
+    /// It says that it cannot serve, and holds nothing: it need not follow anybody's map. To take
+    /// something it would have to say first that it is well, and follow ours.
+    fn takes_nothing(&self) -> bool {
+        self.unfit && self.own.as_ref().is_some_and(Buckets::is_empty)
+    }
+}
+
 /// What this node sees.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct View {
@@ -409,6 +417,7 @@ impl Round<'_> {
                             claim = Claim::Lives;
                         }
                     } else if settings.agree
+                        && !node.takes_nothing()
                         && (node.epoch.is_some_and(|theirs| theirs != epoch)
                             || self.now.since(node.last) > settings.fresh())
                     {
@@ -753,6 +762,10 @@ mod tests {
         assert_eq!(first.mine, list("1-2"));
         assert!(!first.held.is_empty());
         assert!(first.epoch > 5);
+        let mut sick = nodes.clone();
+        let n2 = sick.nodes.get_mut("n2").unwrap();
+        (n2.unfit, n2.own) = (true, Some(Buckets::new()));
+        assert_eq!(conclude(&strict, &sick).mine, Buckets::all(6), "who holds nothing and says so need not agree");
         nodes.nodes.get_mut("n2").unwrap().epoch = Some(first.epoch);
         let second = conclude(&strict, &nodes);
         assert_eq!(second.epoch, first.epoch);
