@@ -594,7 +594,7 @@ fn a_snooping_bridge_needs_its_ports_told() {
 /// H14: what starts on a node.
 #[test]
 fn a_node_reaches_itself_and_opens_only_what_comes_back_to_it() {
-    let cluster = Cluster::new(2, 40);
+    let cluster = Cluster::new(2, 16);
     serve(&cluster.client, &cluster.over);
     for vip in [V4, V6] {
         cluster.init(vip, "--total 2", &["1", "2"]);
@@ -618,7 +618,7 @@ fn a_node_reaches_itself_and_opens_only_what_comes_back_to_it() {
                         )
                         .unwrap();
                         socket.bind(&SocketAddr::new(addr, 0).into()).unwrap();
-                        if socket.connect_timeout(&SocketAddr::new(to, TCP).into(), Duration::from_millis(300)).is_ok()
+                        if socket.connect_timeout(&SocketAddr::new(to, TCP).into(), Duration::from_millis(150)).is_ok()
                         {
                             let mut stream = TcpStream::from(socket);
                             stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
@@ -634,7 +634,7 @@ fn a_node_reaches_itself_and_opens_only_what_comes_back_to_it() {
                 .unwrap()
             })
             .collect();
-        assert_eq!(opened.iter().sum::<usize>(), 40, "{opened:?}");
+        assert_eq!(opened.iter().sum::<usize>(), 16, "{opened:?}");
         assert!(packets(&cluster.nodes[0], vip, "refused_out_packets") > 0);
     }
 }
