@@ -69,7 +69,7 @@ pub(crate) fn share(total: u16, homes: &Owners, fit: &Fit) -> Owners {
         let room = usize::from(quotas.get(node).copied().unwrap_or_default()).saturating_sub(share.len());
         let mut wanted: Vec<u16> = home.intersection(&free).iter().collect();
         // By score, so that a smaller quota keeps a part of what a larger one keeps.
-        wanted.sort_by_key(|&bucket| (std::cmp::Reverse(score(node, bucket)), bucket));
+        wanted.sort_by_key(|&bucket| (std::cmp::Reverse(score(node, total, bucket)), bucket));
         let kept: Buckets = wanted.into_iter().take(room).collect();
         free = free.difference(&kept);
         *share = share.union(&kept);
@@ -82,7 +82,7 @@ pub(crate) fn share(total: u16, homes: &Owners, fit: &Fit) -> Owners {
         .filter(|(_, room)| *room > 0)
         .collect();
     let mut pairs: Vec<(u64, u16, &str)> =
-        free.iter().flat_map(|bucket| room.keys().map(move |&node| (score(node, bucket), bucket, node))).collect();
+        free.iter().flat_map(|bucket| room.keys().map(move |&node| (score(node, total, bucket), bucket, node))).collect();
     pairs.sort_unstable_by(|a, b| b.cmp(a));
     let mut given: BTreeMap<&str, Vec<u16>> = BTreeMap::new();
     let mut taken = vec![false; usize::from(total) + 1];
@@ -102,10 +102,14 @@ pub(crate) fn share(total: u16, homes: &Owners, fit: &Fit) -> Owners {
 }
 
 /// How well a bucket sits on a node: FNV-1a over both, mixed as `SplitMix64` does.
-fn score(node: &str, bucket: u16) -> u64 {
+///
+/// Of more than 64 buckets neighbours have one score, so that a share is told in some 64 ranges at
+/// most: all that a node holds has to fit a beat of 1,200 bytes.
+fn score(node: &str, total: u16, bucket: u16) -> u64 {
+    let block = bucket.saturating_sub(1) / total.div_ceil(64).max(1);
     let hash = node
         .bytes()
-        .chain(bucket.to_be_bytes())
+        .chain(block.to_be_bytes())
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     let mixed = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -199,6 +203,19 @@ mod tests {
             }
         }
         assert!(worst <= 13, "{worst} of {total} moved beyond the dead node's own"); // 5 %
+    }
+
+    #[test]
+    fn a_share_fits_a_beat() {
+        for n_nodes in 2..=8 {
+            let homes = homes(n_nodes, 4096);
+            for dead in 0..usize::from(n_nodes) {
+                let alive: Vec<bool> = (0..usize::from(n_nodes)).map(|node| node != dead).collect();
+                for share in share(4096, &homes, &fit(&homes, &alive)).0.values() {
+                    assert!(share.to_string().len() < 800, "{share}");
+                }
+            }
+        }
     }
 
     proptest! {
