@@ -110,7 +110,7 @@ _bucket() {
             return 0
             ;;
         bucket__subcmd__check)
-            opts="-t -h -V --backend --proc-root --table --schema --node --timeout --help --version"
+            opts="-t -h -V --wire --backend --proc-root --table --schema --node --timeout --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -138,6 +138,7 @@ file\t'A state file: for rehearsal, without root'"
 complete -c bucket -n "__fish_bucket_using_subcommand check" -l proc-root -d 'The root of the proc file system' -r -F
 complete -c bucket -n "__fish_bucket_using_subcommand check" -l node -d 'Call this node NAME in records [default: $`FAILOVER_NODE`, else the host name]' -r
 complete -c bucket -n "__fish_bucket_using_subcommand check" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
+complete -c bucket -n "__fish_bucket_using_subcommand check" -l wire -d 'Send one frame to the cluster MAC, and ask who heard it; each bucket watch on it answers'
 complete -c bucket -n "__fish_bucket_using_subcommand check" -s t -l table -d 'Print a table for a person instead of JSON'
 complete -c bucket -n "__fish_bucket_using_subcommand check" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
 complete -c bucket -n "__fish_bucket_using_subcommand check" -s h -l help -d 'Print help (see more with \'--help\')'

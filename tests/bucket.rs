@@ -591,6 +591,28 @@ fn a_snooping_bridge_needs_its_ports_told() {
     }
 }
 
+/// H12: a question to the group, answered by whoever watches.
+#[test]
+fn the_wire_says_who_hears_the_group() {
+    let cluster = Cluster::new(3, 0);
+    for vip in [V4, V6] {
+        cluster.init(vip, "--total 3", &["1", "2", "3"]);
+        let ask = || cluster.nodes[0].run(&format!("bucket check {vip} --wire"));
+        // Nobody watches: that is not known, and not a no.
+        let deaf = ask().ended(75).one();
+        assert_eq!((&deaf["status"], &deaf["seen_by"]), (&json!("unknown"), &json!([])));
+        let watches: Vec<_> =
+            cluster.nodes[1..].iter().map(|node| node.start(&format!("bucket watch {vip}"))).collect();
+        for watch in &watches {
+            watch.wait_for("present", Duration::from_secs(2), |record| record["event"] == "present");
+        }
+        assert_eq!(ask().ended(0).one()["seen_by"], json!(["n2", "n3"]));
+        cluster.lab.on_switch("ip link set n3.eth0 down");
+        assert_eq!(ask().ended(0).one()["seen_by"], json!(["n2"]));
+        cluster.lab.on_switch("ip link set n3.eth0 up");
+    }
+}
+
 /// H14: what starts on a node.
 #[test]
 fn a_node_reaches_itself_and_opens_only_what_comes_back_to_it() {

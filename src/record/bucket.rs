@@ -276,6 +276,9 @@ pub(crate) struct Check {
     pub(crate) differences: Vec<Difference>,
     /// What may do harm one day
     pub(crate) warnings: Vec<Warning>,
+    /// With --wire: the nodes that heard a frame for the cluster MAC
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) seen_by: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, Serialize)]

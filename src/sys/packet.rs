@@ -24,6 +24,11 @@ impl PacketSocket {
         Ok(PacketSocket { fd, dev: link.name.clone() })
     }
 
+    /// Opens it for what the interface lets in by itself, and for nothing more.
+    pub(crate) fn open_as_it_is(link: &Link, ethertype: u16) -> Result<Self> {
+        Ok(PacketSocket { fd: raw::packet_socket(link.index, &link.name, ethertype)?, dev: link.name.clone() })
+    }
+
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

@@ -8,4 +8,5 @@ pub(crate) mod flow;
 pub(crate) mod heartbeat;
 pub(crate) mod ndp;
 pub(crate) mod nft;
+pub(crate) mod probe;
 pub(crate) mod tcp;

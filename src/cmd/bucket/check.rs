@@ -7,15 +7,20 @@ use crate::cli::{Exit, Failure, Process, Verb};
 use crate::decide::bucket::check::differences;
 use crate::record::Head;
 use crate::record::bucket::{CHECK_COLUMNS, CHECK_SCHEMA, Check, Difference, Warning};
+use crate::sys;
+use crate::sys::clock;
+use crate::sys::event::Sources;
 use crate::sys::netlink::Netlink;
 use crate::sys::nft::Nft;
+use crate::sys::packet::PacketSocket;
 use crate::sys::sysctl;
 use crate::types::cluster::{Cluster, Mode};
 use crate::types::net::Prefix;
 use crate::types::status::Status;
 use crate::wire::nft::cluster;
+use crate::wire::probe::{self, Kind, Probe};
 use clap::{ArgMatches, Args, FromArgMatches};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -23,7 +28,8 @@ pub(super) const VERB: Verb = Verb {
     name: "check",
     about: "Check that rules, address, membership and settings agree; say what mends them",
     examples: "bucket check 192.0.2.10 && echo whole\n\
-               bucket check 192.0.2.10 | jq -r '.differences[].mend'",
+               bucket check 192.0.2.10 | jq -r '.differences[].mend'\n\
+               bucket check 192.0.2.10 --wire | jq .seen_by   do frames reach the others?",
     args: flags::<Flags>,
     schemas: &[CHECK_SCHEMA],
     columns: CHECK_COLUMNS,
@@ -36,9 +42,16 @@ struct Flags {
     #[arg(value_name = "VIP", value_parser = super::vip)]
     vip: IpAddr,
 
+    /// Send one frame to the cluster MAC, and ask who heard it; each bucket watch on it answers
+    #[arg(long)]
+    wire: bool,
+
     #[command(flatten)]
     place: Where,
 }
+
+/// How long the other nodes have to answer.
+const ANSWERS: Duration = Duration::from_millis(500);
 
 /// Facts as name, value and what mends it.
 type Facts = Vec<(String, String, Option<String>)>;
@@ -51,6 +64,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let deadline = process.deadline(Duration::ZERO);
     let store = Store::open(&flags.place, "check", Some(vip), process, deadline)?;
     let mut found = Vec::new();
+    let mut seen_by = None;
     let mut warnings = Vec::new();
     let looked = match &store {
         Store::Nft(nft) => match listed_with_table(nft, vip) {
@@ -87,14 +101,28 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
             found.push(difference("lease".to_owned(), "renewed", "run out", Some("is bucket apply --follow running?")));
         }
         warnings = warn(nft, &listed.cluster)?;
+        if flags.wire {
+            let heard = ask(&listed.cluster, &process.node)?;
+            if heard.is_empty() {
+                warnings.extend(causes(&listed.cluster));
+            }
+            seen_by = Some(heard);
+        }
     } else if found.is_empty() {
         store.need("check", vip)?;
     }
     let whole = found.is_empty();
+    let unheard = seen_by.as_ref().is_some_and(Vec::is_empty);
+    let (status, exit) = match (whole, unheard) {
+        (false, _) => (Status::Down, Exit::No),
+        // Nobody answers: nothing comes through, or nobody watches.
+        (true, true) => (Status::Unknown, Exit::Undecided),
+        (true, false) => (Status::Up, Exit::Yes),
+    };
     let mut head = Head::new("bucket.check").about(vip);
-    head.status = Some(if whole { Status::Up } else { Status::Down });
-    process.out.record(&head, &Check { differences: found, warnings })?;
-    Ok(if whole { Exit::Yes } else { Exit::No })
+    head.status = Some(status);
+    process.out.record(&head, &Check { differences: found, warnings, seen_by })?;
+    Ok(exit)
 }
 
 fn difference(what: String, want: &str, got: &str, mend: Option<&str>) -> Difference {
@@ -142,6 +170,58 @@ fn facts(netlink: &mut Netlink, cluster: &Cluster) -> Result<(Facts, BTreeMap<St
         got.insert(sysctl_name(&path), value);
     }
     Ok((wanted, got))
+}
+
+/// Sends one frame to the cluster MAC and collects the names of those who heard it.
+fn ask(cluster: &Cluster, node: &str) -> Result<Vec<String>, Failure> {
+    let link = Netlink::open()?
+        .links()?
+        .into_iter()
+        .find(|link| link.name == cluster.dev)
+        .ok_or_else(|| sys::Error::no_interface("probe on", &cluster.dev))?;
+    let socket = PacketSocket::open_as_it_is(&link, probe::ETHERTYPE)?;
+    let nonce = sys::raw::random_u64()?;
+    let from = link.mac.unwrap_or(cluster.made_from);
+    let question = Probe { to: cluster.mac, from, kind: Kind::Ask, nonce, node: node.to_owned() }.encode();
+    let end = clock::boot().after(ANSWERS);
+    if let (_, Some(error)) = socket.send_all(&[&question], end) {
+        return Err(error.into());
+    }
+    let mut heard = BTreeSet::new();
+    let mut buffer = [0; 2048];
+    loop {
+        let mut sources = Sources::default();
+        sources.readable(socket.as_fd());
+        if !sources.wait(Some(end))? {
+            return Ok(heard.into_iter().collect());
+        }
+        while let Some(length) = socket.receive(&mut buffer)? {
+            let answer = buffer.get(..length).and_then(Probe::decode);
+            heard.extend(
+                answer.filter(|answer| answer.kind == Kind::Answer && answer.nonce == nonce).map(|answer| answer.node),
+            );
+        }
+        if clock::boot() >= end {
+            return Ok(heard.into_iter().collect());
+        }
+    }
+}
+
+/// Why nobody heard it, the commonest first.
+///
+/// Not among them: a Linux bridge that snoops, with a querier on it. It sends IP for the group to
+/// router ports only and lets every other EtherType through, this question too.
+fn causes(cluster: &Cluster) -> Vec<Warning> {
+    let (mac, vip) = (cluster.mac, cluster.vip);
+    let cause = |what: String, mend: &str| Warning { what, mend: Some(mend.to_owned()) };
+    vec![
+        cause(
+            format!("nobody heard a frame for {mac}: does the switch filter it?"),
+            "a static entry for it on each node's port",
+        ),
+        cause("or have the other nodes left the group?".to_owned(), &format!("bucket check {vip}   on each of them")),
+        cause("or does nobody watch there?".to_owned(), &format!("bucket watch {vip}   on each of them")),
+    ]
 }
 
 /// What works now and may do harm one day.

@@ -11,11 +11,14 @@ use crate::sys::clock::{self, Deadline};
 use crate::sys::event::{Signals, Sources};
 use crate::sys::netlink::{AddressRequest, Change, Netlink};
 use crate::sys::nft::{Heard, Monitor, Nft};
+use crate::sys::packet::PacketSocket;
 use crate::sys::state::Lock;
+use crate::types::cluster::Cluster;
 use crate::types::link::Link;
 use crate::types::net::{Mac, Prefix};
 use crate::types::time::{Span, Tick};
 use crate::wire::nft::{cluster, table_name};
+use crate::wire::probe::{self, Kind, Probe};
 use clap::{ArgMatches, Args, FromArgMatches};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -108,10 +111,14 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         None => process.stream_deadline().map(Deadline::tick),
     };
     watcher.present(&mut stream)?;
+    let ears = watcher.ears(process)?;
     loop {
         let mut sources = Sources::default();
         let signal = sources.readable(signals.as_fd());
         let told = [sources.readable(rules.as_fd()), sources.readable(links.as_fd())];
+        for (_, socket) in &ears {
+            sources.readable(socket.as_fd());
+        }
         let out = if stream.is_waiting() { sources.writable(stream.as_fd()) } else { sources.gone(stream.as_fd()) };
         sources.wait(Some(end.map_or_else(|| clock::boot().after(LOOK), |end| end.min(clock::boot().after(LOOK)))))?;
         let (signal, out) = (sources.is_ready(signal), sources.is_ready(out));
@@ -121,6 +128,9 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
                 return Ok(Exit::Yes);
             }
             stream.write_some()?;
+        }
+        for (link, socket) in &ears {
+            watcher.answer(link, socket, &process.node);
         }
         let heard = rules.heard()?;
         let changes = links.changes()?;
@@ -155,6 +165,42 @@ impl Watcher {
             }
         }
         Ok(())
+    }
+
+    /// A socket on each interface, for the probes of `bucket check --wire`.
+    fn ears(&mut self, process: &Process) -> Result<Vec<(Link, PacketSocket)>, Failure> {
+        let links = self.netlink.links()?;
+        let devs: Vec<&String> = self.clusters().map(|cluster| &cluster.dev).collect();
+        let mut ears = Vec::new();
+        for link in links.into_iter().filter(|link| devs.contains(&&link.name)) {
+            // Watching goes on without: only probes are not answered.
+            match PacketSocket::open_as_it_is(&link, probe::ETHERTYPE) {
+                Ok(socket) => ears.push((link, socket)),
+                Err(error) => process.complain(&format!("{error} (bucket check --wire elsewhere will not hear us)")),
+            }
+        }
+        Ok(ears)
+    }
+
+    fn clusters(&self) -> impl Iterator<Item = &Cluster> {
+        self.watched.iter().filter_map(|watched| watched.good.as_ref()?.0.cluster.as_ref())
+    }
+
+    /// Answers whoever asks for one of our MACs, by unicast.
+    fn answer(&self, link: &Link, socket: &PacketSocket, node: &str) {
+        // A flood of questions must not keep the watch from its work.
+        const ROUNDS: usize = 64;
+        let mut buffer = [0; 2048];
+        for _ in 0..ROUNDS {
+            let Ok(Some(length)) = socket.receive(&mut buffer) else { return };
+            let Some(question) = buffer.get(..length).and_then(Probe::decode) else { continue };
+            let ours = self.clusters().any(|cluster| cluster.dev == link.name && cluster.mac == question.to);
+            let (true, Kind::Ask, Some(from)) = (ours, question.kind, link.mac) else { continue };
+            let answer =
+                Probe { to: question.from, from, kind: Kind::Answer, nonce: question.nonce, node: node.to_owned() };
+            // A full queue loses the answer; who asks says so.
+            let _ = socket.send_all(&[&answer.encode()], clock::boot());
+        }
     }
 
     /// Looks at all, and tells what is newly wrong.
