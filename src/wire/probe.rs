@@ -1,6 +1,6 @@
 //! "Who hears frames for this MAC?": a question and an answer of our own.
 //!
-//! EtherType 0x88B5 (IEEE 802, local experimental). After the Ethernet header: `FOPR`, version (1),
+//! `EtherType` 0x88B5 (IEEE 802, local experimental). After the Ethernet header: `FOPR`, version (1),
 //! kind (1: ask, 2: answer), a nonce (8, network order), the length of the sender's node name (1),
 //! the name. Padded to 46 bytes, the least that Ethernet carries.
 

@@ -210,7 +210,7 @@ fn ask(cluster: &Cluster, node: &str) -> Result<Vec<String>, Failure> {
 /// Why nobody heard it, the commonest first.
 ///
 /// Not among them: a Linux bridge that snoops, with a querier on it. It sends IP for the group to
-/// router ports only and lets every other EtherType through, this question too.
+/// router ports only and lets every other `EtherType` through, this question too.
 fn causes(cluster: &Cluster) -> Vec<Warning> {
     let (mac, vip) = (cluster.mac, cluster.vip);
     let cause = |what: String, mend: &str| Warning { what, mend: Some(mend.to_owned()) };

@@ -81,8 +81,10 @@ pub(crate) fn share(total: u16, homes: &Owners, fit: &Fit) -> Owners {
         })
         .filter(|(_, room)| *room > 0)
         .collect();
-    let mut pairs: Vec<(u64, u16, &str)> =
-        free.iter().flat_map(|bucket| room.keys().map(move |&node| (score(node, total, bucket), bucket, node))).collect();
+    let mut pairs: Vec<(u64, u16, &str)> = free
+        .iter()
+        .flat_map(|bucket| room.keys().map(move |&node| (score(node, total, bucket), bucket, node)))
+        .collect();
     pairs.sort_unstable_by(|a, b| b.cmp(a));
     let mut given: BTreeMap<&str, Vec<u16>> = BTreeMap::new();
     let mut taken = vec![false; usize::from(total) + 1];
