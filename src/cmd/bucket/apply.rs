@@ -2,7 +2,7 @@
 
 use super::backend::{self, Backend, Seen, Store, Where};
 use super::set::document;
-use crate::cli::args::{Changing, flags};
+use crate::cli::args::{self, Changing, flags};
 use crate::cli::input::{Complaints, Feed, Got, Lines};
 use crate::cli::stream::Stream;
 use crate::cli::{Exit, Failure, Process, Reason, Verb};
@@ -19,7 +19,7 @@ use crate::types::bucket::Buckets;
 use crate::types::cluster::{Cluster, Held};
 use crate::types::time::{Span, Tick};
 use crate::wire::nft::cluster;
-use clap::{ArgMatches, Args, FromArgMatches, ValueEnum};
+use clap::{ArgMatches, Args, ValueEnum};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -83,7 +83,7 @@ enum OnEof {
 const STEP: Duration = Duration::from_secs(5);
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
-    let flags = Flags::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let flags: Flags = args::read(matches)?;
     if flags.place.backend == Backend::Proc {
         return Err(Failure::usage(
             "--backend proc: the old kernel's file knows no drain and no lease (use bucket set)",

@@ -2,7 +2,7 @@
 
 use super::backend::{Store, Where, listed_with_table, table};
 use super::{absent, address_text, carried, is_joined, join_text, silence, sysctl_name};
-use crate::cli::args::flags;
+use crate::cli::args::{self, flags};
 use crate::cli::{Exit, Failure, Process, Verb};
 use crate::decide::bucket::check::differences;
 use crate::record::Head;
@@ -19,7 +19,7 @@ use crate::types::net::Prefix;
 use crate::types::status::Status;
 use crate::wire::nft::cluster;
 use crate::wire::probe::{self, Kind, Probe};
-use clap::{ArgMatches, Args, FromArgMatches};
+use clap::{ArgMatches, Args};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -59,7 +59,7 @@ type Facts = Vec<(String, String, Option<String>)>;
 const PRESENT: &str = "present";
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
-    let flags = Flags::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let flags: Flags = args::read(matches)?;
     let vip = flags.vip;
     let deadline = process.deadline(Duration::ZERO);
     let store = Store::open(&flags.place, "check", Some(vip), process, deadline)?;

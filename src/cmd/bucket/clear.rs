@@ -2,7 +2,7 @@
 
 use super::backend::{self, Seen, Store, Where, listed, tables};
 use super::{carried, is_joined, join, join_text, silence, sysctl_name};
-use crate::cli::args::{Changing, flags};
+use crate::cli::args::{self, Changing, flags};
 use crate::cli::{Exit, Failure, Process, Verb};
 use crate::record::bucket::{ACTED_COLUMNS, CLEAR_SCHEMA, Cleared};
 use crate::record::{Action, Head};
@@ -15,7 +15,7 @@ use crate::types::cluster::{Cluster, Held};
 use crate::types::link::{Address, AddressFlags, Link};
 use crate::types::net::Prefix;
 use crate::wire::nft::{cluster, family};
-use clap::{ArgMatches, Args, FromArgMatches};
+use clap::{ArgMatches, Args};
 use nix::errno::Errno;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -56,7 +56,7 @@ struct Found {
 }
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
-    let flags = Flags::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let flags: Flags = args::read(matches)?;
     let vip = flags.vip;
     let doing = "take away the cluster IP";
     let deadline = process.deadline(Duration::ZERO);

@@ -2,7 +2,7 @@
 
 use super::backend::{self, Seen, Store, Where, listed, tables};
 use super::{address_text, carried, is_joined, join, join_text, silence, sysctl_name, wanted_address};
-use crate::cli::args::{Changing, flags};
+use crate::cli::args::{self, Changing, flags};
 use crate::cli::{Exit, Failure, Process, Reason, Verb};
 use crate::decide::bucket::change::{How, Outcome, Wish, change};
 use crate::decide::vip::link_called;
@@ -20,7 +20,7 @@ use crate::types::net::{Mac, Proto};
 use crate::types::time::Span;
 use crate::wire::nft::list::Counter;
 use crate::wire::nft::{cluster, family, table_name};
-use clap::{ArgMatches, Args, FromArgMatches};
+use clap::{ArgMatches, Args};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -116,7 +116,7 @@ struct Steps {
 }
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
-    let flags = Flags::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let flags: Flags = args::read(matches)?;
     check_flags(&flags)?;
     let vip = flags.vip;
     let doing = "make the cluster IP";

@@ -1,6 +1,6 @@
 //! `bucket plan`: who should own what, and what may this node do about it now?
 
-use crate::cli::args::flags;
+use crate::cli::args::{self, flags};
 use crate::cli::input::{Complaints, Fed, Feed, Got, Lines};
 use crate::cli::stream::Stream;
 use crate::cli::{Exit, Failure, Process, Verb};
@@ -20,7 +20,7 @@ use crate::types::bucket::{Buckets, MAX_TOTAL, Owners};
 use crate::types::node::Standby;
 use crate::types::status::Status;
 use crate::types::time::{Span, Tick};
-use clap::{ArgMatches, Args, FromArgMatches, ValueEnum};
+use clap::{ArgMatches, Args, ValueEnum};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -145,7 +145,7 @@ fn weight(text: &str) -> Result<(String, u32), String> {
 }
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
-    let flags = Flags::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let flags: Flags = args::read(matches)?;
     let settings = settings(&flags, &process.node)?;
     let mut planner = Planner::new(&flags, settings, process)?;
     let exit = if flags.follow { follow(&flags, &mut planner, process)? } else { once(&flags, &mut planner, process)? };

@@ -1,7 +1,7 @@
 //! `bucket set`: take buckets and give them up by hand.
 
 use super::backend::{self, Seen, Store, Where};
-use crate::cli::args::{Changing, flags};
+use crate::cli::args::{self, Changing, flags};
 use crate::cli::{Exit, Failure, Process, Verb};
 use crate::decide::bucket::change::{How, Outcome, Wish, change};
 use crate::record::bucket::{ACTED_COLUMNS, Acted, SET_SCHEMA};
@@ -11,7 +11,7 @@ use crate::types::bucket::Buckets;
 use crate::types::cluster::{Cluster, Held};
 use crate::wire::clusterip;
 use crate::wire::nft::cluster;
-use clap::{ArgMatches, Args, FromArgMatches};
+use clap::{ArgMatches, Args};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ struct Flags {
 }
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
-    let flags = Flags::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let flags: Flags = args::read(matches)?;
     let wish = wish(&flags)?;
     let how = if flags.settle {
         How::Settle

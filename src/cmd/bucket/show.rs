@@ -1,11 +1,11 @@
 //! `bucket show`: what does this node answer for?
 
 use super::backend::{Store, Where};
-use crate::cli::args::flags;
+use crate::cli::args::{self, flags};
 use crate::cli::{Exit, Failure, Process, Verb};
 use crate::record::Head;
 use crate::record::bucket::{SHOW_COLUMNS, SHOW_SCHEMA, STATE_SCHEMA, State};
-use clap::{ArgMatches, Args, FromArgMatches};
+use clap::{ArgMatches, Args};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ struct Flags {
 }
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
-    let flags = Flags::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let flags: Flags = args::read(matches)?;
     let deadline = process.deadline(Duration::ZERO);
     let store = Store::open(&flags.place, "show", flags.vip, process, deadline)?;
     let vips = match flags.vip {

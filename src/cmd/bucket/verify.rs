@@ -1,6 +1,6 @@
 //! `bucket verify`: do several nodes together serve each bucket once?
 
-use crate::cli::args::flags;
+use crate::cli::args::{self, flags};
 use crate::cli::input::{Complaints, Got, Lines};
 use crate::cli::{Exit, Failure, Process, Verb};
 use crate::decide::bucket::check::{Shown, verify};
@@ -9,7 +9,7 @@ use crate::record::bucket::{Overlap, VERIFY_COLUMNS, VERIFY_SCHEMA, Verify, read
 use crate::record::line::Line;
 use crate::sys;
 use crate::types::status::Status;
-use clap::{ArgMatches, Args, FromArgMatches};
+use clap::{ArgMatches, Args};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -34,7 +34,7 @@ struct Flags {
 }
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
-    let flags = Flags::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let flags: Flags = args::read(matches)?;
     let mut complaints = Complaints::new(&process.who);
     let mut shown: BTreeMap<String, Vec<Shown>> = BTreeMap::new();
     if flags.files.is_empty() {

@@ -2,7 +2,7 @@
 
 use super::backend::{Seen, Store, Where, listed_with_table, table};
 use super::{carried, is_joined, join, wanted_address};
-use crate::cli::args::flags;
+use crate::cli::args::{self, flags};
 use crate::cli::stream::Stream;
 use crate::cli::{Exit, Failure, Process, Verb};
 use crate::record::Head;
@@ -19,7 +19,7 @@ use crate::types::net::{Mac, Prefix};
 use crate::types::time::{Span, Tick};
 use crate::wire::nft::{cluster, table_name};
 use crate::wire::probe::{self, Kind, Probe};
-use clap::{ArgMatches, Args, FromArgMatches};
+use clap::{ArgMatches, Args};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -93,7 +93,7 @@ struct Watcher {
 }
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
-    let flags = Flags::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let flags: Flags = args::read(matches)?;
     let place = Where::nft();
     let store = Store::open(&place, "watch", flags.vips.first().copied(), process, Deadline::after(STEP))?;
     let Store::Nft(nft) = &store else { return Err(Failure::usage("watch is for nft")) };
