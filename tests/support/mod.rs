@@ -40,7 +40,8 @@ impl Lab {
     pub(crate) fn new() -> Lab {
         assert!(nix::unistd::geteuid().is_root(), "this test makes network namespaces and needs root");
         let prefix = format!("fu{}-{}", std::process::id(), LABS.fetch_add(1, Ordering::Relaxed));
-        let folder = std::env::temp_dir().join(&prefix);
+        // In memory, as /run is: a state file is synced each time that it is replaced.
+        let folder = Path::new("/dev/shm").join(&prefix);
         fs::create_dir_all(&folder).unwrap();
         let lab = Lab { prefix, folder, next: AtomicU32::new(1) };
         ip(&format!("netns add {}", lab.switch()));
