@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::fmt::Write as _;
 use std::fs;
 use std::process::Command;
 use support::binary;
@@ -35,7 +36,7 @@ fn the_five_pipelines_work_as_pasted() {
     // One shell, as a reader's: later ones build on earlier ones.
     let mut script = "set -euo pipefail\n".to_owned();
     for (number, block) in blocks.iter().enumerate() {
-        script += &format!("echo '== {number}'\n{block}\n");
+        writeln!(script, "echo '== {number}'\n{block}").unwrap();
     }
     let path = binary("vip").parent().unwrap().display().to_string();
     let output = Command::new("unshare")

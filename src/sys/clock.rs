@@ -18,6 +18,14 @@ pub(crate) fn wall() -> WallTime {
     WallTime { unix_us: now.0 * 1_000_000 + now.1 / 1000 }
 }
 
+/// When something happened that the kernel stamped with the wall clock, on our own clock: not after
+/// `now`, and not before `earliest`, since the wall clock may have stepped meanwhile.
+pub(crate) fn since_stamp(stamp: Duration, earliest: Tick, now: Tick) -> Tick {
+    let wall = Duration::from_micros(u64::try_from(wall().unix_us).unwrap_or(0));
+    let age = wall.saturating_sub(stamp);
+    Tick(now.0.saturating_sub(age)).clamp(earliest.min(now), now)
+}
+
 /// Sleeps until a point; at once if it has passed.
 pub(crate) fn sleep_until(tick: Tick) {
     loop {

@@ -8,6 +8,7 @@ use crate::types::net::Mac;
 use nix::errno::Errno;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 /// The effective capability set of this thread as a bit mask; 0 where it cannot be read.
 pub(crate) fn effective_capabilities() -> u64 {
@@ -178,8 +179,14 @@ pub(crate) struct Datagrams {
     room: usize,
     bytes: Vec<u8>,
     addresses: Vec<libc::sockaddr_storage>,
+    /// Room for one time stamp a datagram, aligned as the kernel writes it.
+    controls: Vec<[u64; CONTROL_WORDS]>,
     lengths: Vec<usize>,
+    arrivals: Vec<Option<Duration>>,
 }
+
+/// A control header and a `timespec`: 16 bytes each.
+const CONTROL_WORDS: usize = 4;
 
 impl std::fmt::Debug for Datagrams {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -192,7 +199,14 @@ impl Datagrams {
     pub(crate) fn new(count: usize, room: usize) -> Self {
         // SAFETY: sockaddr_storage is plain data; all zeroes is a valid value of it.
         let blank: libc::sockaddr_storage = unsafe { mem::zeroed() };
-        Datagrams { room, bytes: vec![0; count * room], addresses: vec![blank; count], lengths: Vec::new() }
+        Datagrams {
+            room,
+            bytes: vec![0; count * room],
+            addresses: vec![blank; count],
+            controls: vec![[0; CONTROL_WORDS]; count],
+            lengths: Vec::new(),
+            arrivals: Vec::new(),
+        }
     }
 
     /// Takes what is queued, without waiting; the number of datagrams, 0 where there are none.
@@ -205,17 +219,21 @@ impl Datagrams {
         let mut messages: Vec<libc::mmsghdr> = parts
             .iter_mut()
             .zip(&mut self.addresses)
-            .map(|(part, address)| {
+            .zip(&mut self.controls)
+            .map(|((part, address), control)| {
                 // SAFETY: mmsghdr is plain data; all zeroes is a valid value of it.
                 let mut message: libc::mmsghdr = unsafe { mem::zeroed() };
                 message.msg_hdr.msg_iov = part;
                 message.msg_hdr.msg_iovlen = 1;
                 message.msg_hdr.msg_name = (&raw mut *address).cast();
                 message.msg_hdr.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+                message.msg_hdr.msg_control = control.as_mut_ptr().cast();
+                message.msg_hdr.msg_controllen = size_of_val(control);
                 message
             })
             .collect();
         self.lengths.clear();
+        self.arrivals.clear();
         let count = libc::c_uint::try_from(messages.len()).unwrap_or(0);
         // SAFETY: each message points at its own chunk of `bytes` and its own address, all of which
         // live until after the call; no timeout is given.
@@ -225,6 +243,7 @@ impl Datagrams {
         match usize::try_from(done) {
             Ok(done) => {
                 self.lengths.extend(messages.iter().take(done).map(|message| message.msg_len as usize));
+                self.arrivals.extend(messages.iter().take(done).map(|message| arrival(&message.msg_hdr)));
                 Ok(done)
             }
             Err(_) => match Errno::last() {
@@ -234,13 +253,27 @@ impl Datagrams {
         }
     }
 
-    /// The datagrams of the last call and where each came from.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], Option<std::net::SocketAddr>)> {
-        self.lengths.iter().enumerate().map(|(idx, length)| {
+    /// The datagrams of the last call, where each came from, and when the kernel got it on the wall
+    /// clock (`SO_TIMESTAMPNS`), where the socket asks for that.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], Option<std::net::SocketAddr>, Option<Duration>)> {
+        self.lengths.iter().zip(&self.arrivals).enumerate().map(|(idx, (length, arrival))| {
             let start = idx * self.room;
-            (&self.bytes[start..start + (*length).min(self.room)], socket_address(&self.addresses[idx]))
+            let bytes = &self.bytes[start..start + (*length).min(self.room)];
+            (bytes, socket_address(&self.addresses[idx]), *arrival)
         })
     }
+}
+
+/// The time stamp among a message's control data.
+fn arrival(message: &libc::msghdr) -> Option<Duration> {
+    // SAFETY: the kernel has filled in control data and its length; CMSG_FIRSTHDR looks at no more.
+    let header = unsafe { libc::CMSG_FIRSTHDR(&raw const *message).as_ref() }?;
+    if header.cmsg_level != libc::SOL_SOCKET || header.cmsg_type != libc::SCM_TIMESTAMPNS {
+        return None;
+    }
+    // SAFETY: a control message of this type holds one timespec.
+    let stamp: libc::timespec = unsafe { std::ptr::read_unaligned(libc::CMSG_DATA(&raw const *header).cast()) };
+    Some(Duration::new(u64::try_from(stamp.tv_sec).ok()?, u32::try_from(stamp.tv_nsec).ok()?))
 }
 
 fn socket_address(address: &libc::sockaddr_storage) -> Option<std::net::SocketAddr> {

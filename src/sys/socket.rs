@@ -34,6 +34,8 @@ impl Datagram {
         if nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
             socket.set_recv_buffer_size(RECEIVE_BUFFER).map_err(failed)?;
         }
+        nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::ReceiveTimestampns, &true)
+            .map_err(|errno| Error::call("listen on", &name, errno))?;
         let ifindex = index(endpoint, "listen on")?;
         match endpoint.addr {
             IpAddr::V4(group) if group.is_multicast() => {

@@ -133,6 +133,8 @@ struct Receiver<'a> {
     cluster: ClusterHash,
     us: PeerHash,
     sockets: Vec<Datagram>,
+    /// When each socket was empty last.
+    drained: Vec<Tick>,
     hearing: Hearing,
     pump: Pump,
     /// Our session; a fresh one for each run, so that no older beat echoes it.
@@ -199,6 +201,7 @@ impl<'a> Receiver<'a> {
             keys,
             cluster: ClusterHash::new(&flags.shared.cluster),
             us: PeerHash::new(&process.node),
+            drained: vec![started; sockets.len()],
             sockets,
             hearing,
             pump: Pump::new(&process.node, process.form)?,
@@ -276,8 +279,12 @@ impl<'a> Receiver<'a> {
             };
             let now = clock::boot();
             self.lag = deadline.map_or(Duration::ZERO, |deadline| now.since(deadline));
-            for (idx, _) in ready.iter().enumerate().filter(|(_, ready)| **ready) {
-                self.receive(idx, &mut datagrams, now)?;
+            for (idx, ready) in ready.into_iter().enumerate() {
+                if ready {
+                    self.receive(idx, &mut datagrams, now)?;
+                } else {
+                    self.drained[idx] = now;
+                }
             }
             // Everything queued is heard before silence is judged.
             let paused = if self.lag > PAUSE { self.lag } else { Duration::ZERO };
@@ -299,10 +306,13 @@ impl<'a> Receiver<'a> {
         for _ in 0..ROUNDS {
             // An ICMP error, or the interface went down: the socket goes on.
             let Ok(got) = datagrams.receive(self.sockets[idx].as_fd()) else { return Ok(()) };
-            for (bytes, from) in datagrams.iter() {
-                self.take(idx, bytes, from, now)?;
+            for (bytes, from, stamp) in datagrams.iter() {
+                // What waited in the socket while we did not run is as old as it is.
+                let arrived = stamp.map_or(now, |stamp| clock::since_stamp(stamp, self.drained[idx], now));
+                self.take(idx, bytes, from, arrived)?;
             }
             if got < 256 {
+                self.drained[idx] = now;
                 return Ok(());
             }
         }
