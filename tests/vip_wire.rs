@@ -412,3 +412,18 @@ fn a_foreign_interface_of_that_name_is_left_alone() {
     let refused = host.run("vip add 192.0.2.10/32 --dev eth0 --vmac 51").ended(1);
     assert!(refused.stderr.contains("vrrp4.51 is there and is another"), "{refused:?}");
 }
+
+#[test]
+fn a_slow_reader_gets_the_newest_of_every_subject() {
+    let lab = Lab::new();
+    let host = lab.host("n1", &["10.0.0.1/16"]);
+    let many: String = (0..3000).map(|n| format!("10.0.{}.{}/16\n", 1 + n / 250, 1 + n % 250)).collect();
+    host.run_with("vip add - --dev eth0", &many).ended(0);
+    let vip = support::binary("vip");
+    // Far more than a pipe holds waits until the reader wakes.
+    let (_, said) = host.try_sh(&format!(
+        "timeout 4 {} watch --mine | (sleep 1; cat) | jq -r 'select(.prefix_len == 16) | .subject' | sort -u | wc -l",
+        vip.display()
+    ));
+    assert_eq!(said.trim(), "3000");
+}

@@ -19,7 +19,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 /// Standard output is never made non-blocking, since that would change the other end of whoever
 /// shares it.
 const PIECE: usize = 4096;
-/// Records that may wait for a slow reader before older ones of the same subject are given up.
+/// Records that may wait for a slow reader before older ones of the same subject are given up. The
+/// newest of each subject is never given up, so memory is bounded by what there is to tell about.
 const WAITING: usize = 256;
 
 /// One waiting record.
@@ -105,12 +106,11 @@ impl Stream {
         self.write_some()
     }
 
-    /// Gives up the oldest waiting record of `subject`, else the oldest of all, but never one that
-    /// is half written.
+    /// Gives up the oldest waiting record of `subject`, but never one that is half written.
     fn give_up_one(&mut self, subject: Option<&str>) {
         let first = usize::from(self.written > 0);
         let same = (first..self.queue.len()).find(|&idx| self.queue[idx].subject.as_deref() == subject);
-        let Some(lost) = self.queue.remove(same.unwrap_or(first)) else { return };
+        let Some(lost) = same.and_then(|idx| self.queue.remove(idx)) else { return };
         match self.skipped.iter_mut().find(|(subject, _)| *subject == lost.subject) {
             Some((_, count)) => *count += 1,
             None => self.skipped.push((lost.subject, 1)),
