@@ -427,3 +427,44 @@ fn a_slow_reader_gets_the_newest_of_every_subject() {
     ));
     assert_eq!(said.trim(), "3000");
 }
+
+/// keepalived on the same LAN: neither side confuses the other.
+#[test]
+fn an_address_that_keepalived_holds_is_taken_and_a_move_of_it_is_seen() {
+    let lab = Lab::new();
+    let (master, host) = (lab.host("n1", &["192.0.2.1/24"]), lab.host("n2", &["192.0.2.2/24"]));
+    let config = master.folder.join("keepalived.conf");
+    std::fs::write(
+        &config,
+        "vrrp_instance V {\n state MASTER\n interface eth0\n virtual_router_id 51\n priority 150\n advert_int 0.1\n version 3\n \
+         virtual_ipaddress {\n 192.0.2.50/24\n }\n}\n",
+    )
+    .unwrap();
+    let file = |name: &str| master.folder.join(name).display().to_string();
+    let log = std::fs::File::create(master.folder.join("keepalived.log")).unwrap();
+    let mut keepalived = std::process::Command::new("nsenter")
+        .arg(format!("--net=/run/netns/{}", master.ns))
+        .args(["keepalived", "--dont-fork", "--log-console", "--vrrp", "--use-file", &file("keepalived.conf")])
+        .args(["--pid", &file("pid"), "--vrrp_pid", &file("vrrp.pid")])
+        .stdout(log.try_clone().unwrap())
+        .stderr(log)
+        .spawn()
+        .unwrap();
+    eventually("keepalived is master", 8 * SECOND, || master.sh("ip addr show dev eth0").contains("192.0.2.50"));
+    let refused = host.run("vip add 192.0.2.50/24 --dev eth0 --dad fast").ended(1);
+    assert!(refused.stderr.contains("02:00:00:00:00:01 has it"), "{refused:?}");
+    assert_eq!(host.run("vip who 192.0.2.50 --for 400ms").ended(0).one()["answer"], "one");
+    // Its own address is none of ours, and is not taken away with ours.
+    master.run("vip add 192.0.2.60/24 --dev eth0").ended(0);
+    assert_eq!(master.run("vip del --mine").ended(0).records().len(), 1);
+    assert!(master.sh("ip addr show dev eth0").contains("192.0.2.50"));
+    let watch = master.start("vip watch --dev eth0");
+    watch.wait_for("present", 2 * SECOND, |record| record["subject"] == "192.0.2.50");
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(i32::try_from(keepalived.id()).unwrap()), Signal::SIGTERM)
+        .unwrap();
+    let gone = watch
+        .wait_for("removed", 5 * SECOND, |record| record["event"] == "removed" && record["subject"] == "192.0.2.50");
+    assert_eq!(gone["mine"], false);
+    keepalived.wait().unwrap();
+    host.run("vip add 192.0.2.50/24 --dev eth0 --dad fast --announce 1").ended(0);
+}
