@@ -325,12 +325,14 @@ fn a_standby_drains_out_and_back() {
     assert_eq!(world.owned(), homes);
 }
 
-/// How many worlds are played: seconds' worth. 600 have been played too.
-const RUNS: u64 = 12;
+/// How many worlds are played: seconds' worth, and minutes' worth by night.
+fn runs() -> u64 {
+    if std::env::var_os("FAILOVER_NIGHTLY").is_some() { 600 } else { 12 }
+}
 
 #[test]
 fn no_bucket_is_ever_served_twice() {
-    for seed in 0..RUNS {
+    for seed in 0..runs() {
         let n_hosts = 2 + seed as usize % 4;
         let mut world = World::new(n_hosts, 12, seed, [0, 10, 30, 50][seed as usize % 4]);
         world.run(1_000);

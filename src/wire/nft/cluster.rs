@@ -759,9 +759,12 @@ mod tests {
     /// Writes the documents that `captured/` was made from: load each in a namespace of its own and
     /// keep `nft -j list table`, prettied by jq.
     #[test]
-    #[ignore = "prints the documents of the captured listings"]
-    fn documents() {
-        let folder = std::env::var("DOCUMENTS").unwrap();
+    fn documents_are_written_where_they_are_asked_for() {
+        let Ok(folder) = std::env::var("DOCUMENTS") else {
+            // Nobody asked; that they can be made is what is left to hold.
+            assert!(captured().iter().all(|(cluster, _)| init(cluster, &held(), cluster.lease).is_ok()));
+            return;
+        };
         for (name, (cluster, _)) in ["ipv4", "ports", "ipv6"].into_iter().zip(captured()) {
             std::fs::write(format!("{folder}/{name}.nft"), init(&cluster, &held(), cluster.lease).unwrap()).unwrap();
         }
