@@ -49,7 +49,7 @@ complete -c bucket -n "__fish_bucket_using_subcommand init" -l backend -d 'What 
 proc\t'The file of the CLUSTERIP target, which left the kernel in 2023'
 file\t'A state file: for rehearsal, without root'"
 complete -c bucket -n "__fish_bucket_using_subcommand init" -l proc-root -d 'The root of the proc file system' -r -F
-complete -c bucket -n "__fish_bucket_using_subcommand init" -l node -d 'Call this node NAME in records [default: $`FAILOVER_NODE`, else the host name]' -r
+complete -c bucket -n "__fish_bucket_using_subcommand init" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c bucket -n "__fish_bucket_using_subcommand init" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c bucket -n "__fish_bucket_using_subcommand init" -l unicast -d 'Take an ordinary MAC, for routers that refuse a group MAC; the switch must flood it'
 complete -c bucket -n "__fish_bucket_using_subcommand init" -l dry-run -d 'Print the exact changes as records and make none'
@@ -62,7 +62,7 @@ complete -c bucket -n "__fish_bucket_using_subcommand show" -l backend -d 'What 
 proc\t'The file of the CLUSTERIP target, which left the kernel in 2023'
 file\t'A state file: for rehearsal, without root'"
 complete -c bucket -n "__fish_bucket_using_subcommand show" -l proc-root -d 'The root of the proc file system' -r -F
-complete -c bucket -n "__fish_bucket_using_subcommand show" -l node -d 'Call this node NAME in records [default: $`FAILOVER_NODE`, else the host name]' -r
+complete -c bucket -n "__fish_bucket_using_subcommand show" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c bucket -n "__fish_bucket_using_subcommand show" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c bucket -n "__fish_bucket_using_subcommand show" -l beat -d 'Print what a beat carries (bucket.state) instead'
 complete -c bucket -n "__fish_bucket_using_subcommand show" -s t -l table -d 'Print a table for a person instead of JSON'
@@ -77,7 +77,7 @@ complete -c bucket -n "__fish_bucket_using_subcommand set" -l backend -d 'What k
 proc\t'The file of the CLUSTERIP target, which left the kernel in 2023'
 file\t'A state file: for rehearsal, without root'"
 complete -c bucket -n "__fish_bucket_using_subcommand set" -l proc-root -d 'The root of the proc file system' -r -F
-complete -c bucket -n "__fish_bucket_using_subcommand set" -l node -d 'Call this node NAME in records [default: $`FAILOVER_NODE`, else the host name]' -r
+complete -c bucket -n "__fish_bucket_using_subcommand set" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c bucket -n "__fish_bucket_using_subcommand set" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c bucket -n "__fish_bucket_using_subcommand set" -l drain -d 'Of what is taken, serve only TCP connections that are opened from now on'
 complete -c bucket -n "__fish_bucket_using_subcommand set" -l take-over -d 'Serve all of what is taken, and reset TCP that nobody here opened [default]'
@@ -104,7 +104,7 @@ complete -c bucket -n "__fish_bucket_using_subcommand plan" -l lan-link -d 'Give
 complete -c bucket -n "__fish_bucket_using_subcommand plan" -l standby -d 'While FILE is there this node drains out; its text is the reason' -r -F
 complete -c bucket -n "__fish_bucket_using_subcommand plan" -l state -d 'Remember from run to run' -r -F
 complete -c bucket -n "__fish_bucket_using_subcommand plan" -l for -d 'End after D with the status of the last conclusion' -r
-complete -c bucket -n "__fish_bucket_using_subcommand plan" -l node -d 'Call this node NAME in records [default: $`FAILOVER_NODE`, else the host name]' -r
+complete -c bucket -n "__fish_bucket_using_subcommand plan" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c bucket -n "__fish_bucket_using_subcommand plan" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c bucket -n "__fish_bucket_using_subcommand plan" -l no-fail-back -d 'Leave buckets where they are when their home comes back'
 complete -c bucket -n "__fish_bucket_using_subcommand plan" -l follow -d 'Conclude after each step of the input, and print what changed'
@@ -123,7 +123,7 @@ complete -c bucket -n "__fish_bucket_using_subcommand apply" -l backend -d 'What
 proc\t'The file of the CLUSTERIP target, which left the kernel in 2023'
 file\t'A state file: for rehearsal, without root'"
 complete -c bucket -n "__fish_bucket_using_subcommand apply" -l proc-root -d 'The root of the proc file system' -r -F
-complete -c bucket -n "__fish_bucket_using_subcommand apply" -l node -d 'Call this node NAME in records [default: $`FAILOVER_NODE`, else the host name]' -r
+complete -c bucket -n "__fish_bucket_using_subcommand apply" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c bucket -n "__fish_bucket_using_subcommand apply" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c bucket -n "__fish_bucket_using_subcommand apply" -l follow -d 'Go on; when the input ends or falls silent for as long as the lease, release everything'
 complete -c bucket -n "__fish_bucket_using_subcommand apply" -l dry-run -d 'Print the exact changes as records and make none'
@@ -136,21 +136,21 @@ complete -c bucket -n "__fish_bucket_using_subcommand check" -l backend -d 'What
 proc\t'The file of the CLUSTERIP target, which left the kernel in 2023'
 file\t'A state file: for rehearsal, without root'"
 complete -c bucket -n "__fish_bucket_using_subcommand check" -l proc-root -d 'The root of the proc file system' -r -F
-complete -c bucket -n "__fish_bucket_using_subcommand check" -l node -d 'Call this node NAME in records [default: $`FAILOVER_NODE`, else the host name]' -r
+complete -c bucket -n "__fish_bucket_using_subcommand check" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c bucket -n "__fish_bucket_using_subcommand check" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c bucket -n "__fish_bucket_using_subcommand check" -l wire -d 'Send one frame to the cluster MAC, and ask who heard it; each bucket watch on it answers'
 complete -c bucket -n "__fish_bucket_using_subcommand check" -s t -l table -d 'Print a table for a person instead of JSON'
 complete -c bucket -n "__fish_bucket_using_subcommand check" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
 complete -c bucket -n "__fish_bucket_using_subcommand check" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c bucket -n "__fish_bucket_using_subcommand check" -s V -l version -d 'Print version'
-complete -c bucket -n "__fish_bucket_using_subcommand verify" -l node -d 'Call this node NAME in records [default: $`FAILOVER_NODE`, else the host name]' -r
+complete -c bucket -n "__fish_bucket_using_subcommand verify" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c bucket -n "__fish_bucket_using_subcommand verify" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c bucket -n "__fish_bucket_using_subcommand verify" -s t -l table -d 'Print a table for a person instead of JSON'
 complete -c bucket -n "__fish_bucket_using_subcommand verify" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
 complete -c bucket -n "__fish_bucket_using_subcommand verify" -s h -l help -d 'Print help'
 complete -c bucket -n "__fish_bucket_using_subcommand verify" -s V -l version -d 'Print version'
 complete -c bucket -n "__fish_bucket_using_subcommand watch" -l for -d 'End after D' -r
-complete -c bucket -n "__fish_bucket_using_subcommand watch" -l node -d 'Call this node NAME in records [default: $`FAILOVER_NODE`, else the host name]' -r
+complete -c bucket -n "__fish_bucket_using_subcommand watch" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c bucket -n "__fish_bucket_using_subcommand watch" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c bucket -n "__fish_bucket_using_subcommand watch" -l repair -d 'Put back at once what was lost; buckets only while their lease would still hold'
 complete -c bucket -n "__fish_bucket_using_subcommand watch" -s t -l table -d 'Print a table for a person instead of JSON'
@@ -161,7 +161,7 @@ complete -c bucket -n "__fish_bucket_using_subcommand clear" -l backend -d 'What
 proc\t'The file of the CLUSTERIP target, which left the kernel in 2023'
 file\t'A state file: for rehearsal, without root'"
 complete -c bucket -n "__fish_bucket_using_subcommand clear" -l proc-root -d 'The root of the proc file system' -r -F
-complete -c bucket -n "__fish_bucket_using_subcommand clear" -l node -d 'Call this node NAME in records [default: $`FAILOVER_NODE`, else the host name]' -r
+complete -c bucket -n "__fish_bucket_using_subcommand clear" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c bucket -n "__fish_bucket_using_subcommand clear" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c bucket -n "__fish_bucket_using_subcommand clear" -l dry-run -d 'Print the exact changes as records and make none'
 complete -c bucket -n "__fish_bucket_using_subcommand clear" -l explain -d 'Print the exact changes in the records of a real run too'

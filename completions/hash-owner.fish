@@ -12,7 +12,7 @@ complete -c hash-owner -l kernel -d 'Hash as this kernel does: 3.10, 2.6.24, el7
 complete -c hash-owner -l local -d 'Tell whether the bucket is one of these; a single flow that is not gives status 1' -r
 complete -c hash-owner -l owners -d 'Name the owner by this map: a file of \'node LIST\' lines or bucket plan records, or node=LIST,…' -r
 complete -c hash-owner -l moves -d 'Print the flows that have another owner under map B than under map A' -r
-complete -c hash-owner -l node -d 'Call this node NAME in records [default: $`FAILOVER_NODE`, else the host name]' -r
+complete -c hash-owner -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c hash-owner -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c hash-owner -l big-endian -d 'Hash as nodes with a big-endian CPU do'
 complete -c hash-owner -l brief -d 'Print the bucket alone, one a line'

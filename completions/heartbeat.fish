@@ -38,7 +38,7 @@ enforce\t'At last: take signed frames only'"
 complete -c heartbeat -n "__fish_heartbeat_using_subcommand send" -l interval -d 'Time from beat to beat' -r
 complete -c heartbeat -n "__fish_heartbeat_using_subcommand send" -l count -d 'End after N beats' -r
 complete -c heartbeat -n "__fish_heartbeat_using_subcommand send" -l payload -d 'Carry the newest record of FILE (\'-\': of standard input); may be given several times' -r
-complete -c heartbeat -n "__fish_heartbeat_using_subcommand send" -l node -d 'Call this node NAME in records [default: $`FAILOVER_NODE`, else the host name]' -r
+complete -c heartbeat -n "__fish_heartbeat_using_subcommand send" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c heartbeat -n "__fish_heartbeat_using_subcommand send" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c heartbeat -n "__fish_heartbeat_using_subcommand send" -l goodbye -d 'On TERM say goodbye, with what the payload says that this node still owns'
 complete -c heartbeat -n "__fish_heartbeat_using_subcommand send" -s t -l table -d 'Print a table for a person instead of JSON'
@@ -58,10 +58,11 @@ complete -c heartbeat -n "__fish_heartbeat_using_subcommand recv" -l init-dead -
 complete -c heartbeat -n "__fish_heartbeat_using_subcommand recv" -l for -d 'End after D with the status of what was heard [default without --follow: --dead-after]' -r
 complete -c heartbeat -n "__fish_heartbeat_using_subcommand recv" -l renew -d 'Repeat what is known of each node every D' -r
 complete -c heartbeat -n "__fish_heartbeat_using_subcommand recv" -l max-nodes -d 'Remember no more nodes than N' -r
-complete -c heartbeat -n "__fish_heartbeat_using_subcommand recv" -l node -d 'Call this node NAME in records [default: $`FAILOVER_NODE`, else the host name]' -r
+complete -c heartbeat -n "__fish_heartbeat_using_subcommand recv" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c heartbeat -n "__fish_heartbeat_using_subcommand recv" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c heartbeat -n "__fish_heartbeat_using_subcommand recv" -l follow -d 'Go on, and report what changes'
 complete -c heartbeat -n "__fish_heartbeat_using_subcommand recv" -l beats -d 'Report every beat'
+complete -c heartbeat -n "__fish_heartbeat_using_subcommand recv" -l tell -d 'Say each change on standard error too, for a log'
 complete -c heartbeat -n "__fish_heartbeat_using_subcommand recv" -s t -l table -d 'Print a table for a person instead of JSON'
 complete -c heartbeat -n "__fish_heartbeat_using_subcommand recv" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
 complete -c heartbeat -n "__fish_heartbeat_using_subcommand recv" -s h -l help -d 'Print help (see more with \'--help\')'

@@ -298,13 +298,17 @@ _vip() {
             return 0
             ;;
         vip__subcmd__watch)
-            opts="-t -h -V --dev --mine --table --schema --node --timeout --help --version"
+            opts="-t -h -V --dev --mine --for --table --schema --node --timeout --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --dev)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --for)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

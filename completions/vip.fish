@@ -36,7 +36,7 @@ complete -c vip -n "__fish_vip_needs_command" -f -a "peers" -d 'List the TCP pee
 complete -c vip -n "__fish_vip_needs_command" -f -a "tickle" -d 'After a take-over, make each TCP peer notice at once'
 complete -c vip -n "__fish_vip_needs_command" -f -a "watch" -d 'Report changes of links and addresses as they happen'
 complete -c vip -n "__fish_vip_using_subcommand show" -l dev -d 'Only on this interface' -r
-complete -c vip -n "__fish_vip_using_subcommand show" -l node -d 'Call this node NAME in records [default: $`FAILOVER_NODE`, else the host name]' -r
+complete -c vip -n "__fish_vip_using_subcommand show" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c vip -n "__fish_vip_using_subcommand show" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c vip -n "__fish_vip_using_subcommand show" -l mine -d 'Only what these commands have added'
 complete -c vip -n "__fish_vip_using_subcommand show" -s t -l table -d 'Print a table for a person instead of JSON'
@@ -52,7 +52,7 @@ full\t'As long as RFC 5227 wants: 4 to 7 s'
 kernel\t'IPv6: the kernel does, and the run waits for its verdict'"
 complete -c vip -n "__fish_vip_using_subcommand add" -l announce -d 'Announce each added address N times, 200ms apart' -r
 complete -c vip -n "__fish_vip_using_subcommand add" -l vmac -d 'Put it on an interface of its own with the MAC of this virtual router, made if need be' -r
-complete -c vip -n "__fish_vip_using_subcommand add" -l node -d 'Call this node NAME in records [default: $`FAILOVER_NODE`, else the host name]' -r
+complete -c vip -n "__fish_vip_using_subcommand add" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c vip -n "__fish_vip_using_subcommand add" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c vip -n "__fish_vip_using_subcommand add" -l noprefixroute -d 'Add no route to the prefix'
 complete -c vip -n "__fish_vip_using_subcommand add" -l deprecated -d 'Never choose it as a source address (preferred lifetime 0)'
@@ -64,7 +64,7 @@ complete -c vip -n "__fish_vip_using_subcommand add" -l schema -d 'Print the JSO
 complete -c vip -n "__fish_vip_using_subcommand add" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c vip -n "__fish_vip_using_subcommand add" -s V -l version -d 'Print version'
 complete -c vip -n "__fish_vip_using_subcommand del" -l dev -d 'The interface [default: the one that carries it]' -r
-complete -c vip -n "__fish_vip_using_subcommand del" -l node -d 'Call this node NAME in records [default: $`FAILOVER_NODE`, else the host name]' -r
+complete -c vip -n "__fish_vip_using_subcommand del" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c vip -n "__fish_vip_using_subcommand del" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c vip -n "__fish_vip_using_subcommand del" -l mine -d 'Everything that these commands have added, and nothing else'
 complete -c vip -n "__fish_vip_using_subcommand del" -l with-secondaries -d 'Take along the secondaries that the kernel removes with the first address of a subnet'
@@ -86,7 +86,7 @@ complete -c vip -n "__fish_vip_using_subcommand arp" -l target -d 'Tell this nei
 complete -c vip -n "__fish_vip_using_subcommand arp" -l form -d 'IPv4: which form; some gear obeys only one' -r -f -a "request\t'A question from and for the address itself (RFC 5227)'
 reply\t'An answer that nobody asked for'
 both\t'Each in turn'"
-complete -c vip -n "__fish_vip_using_subcommand arp" -l node -d 'Call this node NAME in records [default: $`FAILOVER_NODE`, else the host name]' -r
+complete -c vip -n "__fish_vip_using_subcommand arp" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c vip -n "__fish_vip_using_subcommand arp" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c vip -n "__fish_vip_using_subcommand arp" -s t -l table -d 'Print a table for a person instead of JSON'
 complete -c vip -n "__fish_vip_using_subcommand arp" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
@@ -94,7 +94,7 @@ complete -c vip -n "__fish_vip_using_subcommand arp" -s h -l help -d 'Print help
 complete -c vip -n "__fish_vip_using_subcommand arp" -s V -l version -d 'Print version'
 complete -c vip -n "__fish_vip_using_subcommand who" -l dev -d 'The interface [default: the one that carries it, or whose network fits]' -r
 complete -c vip -n "__fish_vip_using_subcommand who" -l for -d 'How long to listen for answers' -r
-complete -c vip -n "__fish_vip_using_subcommand who" -l node -d 'Call this node NAME in records [default: $`FAILOVER_NODE`, else the host name]' -r
+complete -c vip -n "__fish_vip_using_subcommand who" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c vip -n "__fish_vip_using_subcommand who" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c vip -n "__fish_vip_using_subcommand who" -s t -l table -d 'Print a table for a person instead of JSON'
 complete -c vip -n "__fish_vip_using_subcommand who" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
@@ -103,27 +103,28 @@ complete -c vip -n "__fish_vip_using_subcommand who" -s V -l version -d 'Print v
 complete -c vip -n "__fish_vip_using_subcommand dad" -l dev -d 'The interface [default: the one whose network fits]' -r
 complete -c vip -n "__fish_vip_using_subcommand dad" -l profile -d 'How thoroughly' -r -f -a "fast\t'A verdict after 0.45 s'
 full\t'A verdict after 4 to 7 s, as RFC 5227 has it'"
-complete -c vip -n "__fish_vip_using_subcommand dad" -l node -d 'Call this node NAME in records [default: $`FAILOVER_NODE`, else the host name]' -r
+complete -c vip -n "__fish_vip_using_subcommand dad" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c vip -n "__fish_vip_using_subcommand dad" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c vip -n "__fish_vip_using_subcommand dad" -s t -l table -d 'Print a table for a person instead of JSON'
 complete -c vip -n "__fish_vip_using_subcommand dad" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
 complete -c vip -n "__fish_vip_using_subcommand dad" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c vip -n "__fish_vip_using_subcommand dad" -s V -l version -d 'Print version'
-complete -c vip -n "__fish_vip_using_subcommand peers" -l node -d 'Call this node NAME in records [default: $`FAILOVER_NODE`, else the host name]' -r
+complete -c vip -n "__fish_vip_using_subcommand peers" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c vip -n "__fish_vip_using_subcommand peers" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c vip -n "__fish_vip_using_subcommand peers" -s t -l table -d 'Print a table for a person instead of JSON'
 complete -c vip -n "__fish_vip_using_subcommand peers" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
 complete -c vip -n "__fish_vip_using_subcommand peers" -s h -l help -d 'Print help'
 complete -c vip -n "__fish_vip_using_subcommand peers" -s V -l version -d 'Print version'
 complete -c vip -n "__fish_vip_using_subcommand tickle" -l peers -d 'The peers that the old owner had: vip.peer records or lines of ss -Hnt (\'-\': standard input)' -r
-complete -c vip -n "__fish_vip_using_subcommand tickle" -l node -d 'Call this node NAME in records [default: $`FAILOVER_NODE`, else the host name]' -r
+complete -c vip -n "__fish_vip_using_subcommand tickle" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c vip -n "__fish_vip_using_subcommand tickle" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c vip -n "__fish_vip_using_subcommand tickle" -s t -l table -d 'Print a table for a person instead of JSON'
 complete -c vip -n "__fish_vip_using_subcommand tickle" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
 complete -c vip -n "__fish_vip_using_subcommand tickle" -s h -l help -d 'Print help'
 complete -c vip -n "__fish_vip_using_subcommand tickle" -s V -l version -d 'Print version'
 complete -c vip -n "__fish_vip_using_subcommand watch" -l dev -d 'Only this interface' -r
-complete -c vip -n "__fish_vip_using_subcommand watch" -l node -d 'Call this node NAME in records [default: $`FAILOVER_NODE`, else the host name]' -r
+complete -c vip -n "__fish_vip_using_subcommand watch" -l for -d 'End after D' -r
+complete -c vip -n "__fish_vip_using_subcommand watch" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c vip -n "__fish_vip_using_subcommand watch" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c vip -n "__fish_vip_using_subcommand watch" -l mine -d 'Only addresses that these commands have added'
 complete -c vip -n "__fish_vip_using_subcommand watch" -s t -l table -d 'Print a table for a person instead of JSON'

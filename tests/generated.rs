@@ -121,7 +121,11 @@ fn options(tool: &Tool) -> String {
                     let _ = write!(values, "\n.br\n.B {}\n{}", roff(value.get_name()), roff(&help.to_string()));
                 }
             }
-            let _ = writeln!(text, ".TP\n.B {}\n{}{values}", roff(&name_of(argument)), roff(&help));
+            let defaults: Vec<String> =
+                argument.get_default_values().iter().map(|value| value.to_string_lossy().into_owned()).collect();
+            let takes = argument.get_action().takes_values() && !defaults.is_empty();
+            let default = if takes { format!(" [default: {}]", roff(&defaults.join(","))) } else { String::new() };
+            let _ = writeln!(text, ".TP\n.B {}\n{}{default}{values}", roff(&name_of(argument)), roff(&help));
         }
     }
     text

@@ -281,3 +281,14 @@ fn a_signal_ends_as_that_signal() {
     let status = waiting.wait().unwrap();
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(15));
 }
+
+#[test]
+fn a_malformed_line_is_told_with_its_number_and_the_others_are_done() {
+    let lab = Lab::new();
+    let host = lab.host("n1", &["192.0.2.1/24"]);
+    let run = host.run_with("vip add - --dev eth0", "192.0.2.60/24\nbogus\u{1b}[2J\n\n192.0.2.61/24\n").ended(6);
+    assert!(run.stderr.starts_with("vip add: line 2 is malformed: 'bogus\u{fffd}[2J' is not an address"), "{run:?}");
+    assert_eq!((run.records().len(), seen(&host).len()), (2, 3));
+    host.run_with("vip del -", "192.0.2.60/24\nx\n").ended(6);
+    assert_eq!(seen(&host), ["192.0.2.1/24", "192.0.2.61/24"]);
+}

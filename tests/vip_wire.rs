@@ -468,3 +468,62 @@ fn an_address_that_keepalived_holds_is_taken_and_a_move_of_it_is_seen() {
     keepalived.wait().unwrap();
     host.run("vip add 192.0.2.50/24 --dev eth0 --dad fast --announce 1").ended(0);
 }
+
+#[test]
+fn a_link_that_dies_during_the_question_leaves_it_open() {
+    let lab = Lab::new();
+    let host = lab.host("n1", &["192.0.2.1/24", "2001:db8::1/64"]);
+    for addr in ["192.0.2.77", "2001:db8::77"] {
+        lab.on_switch("ip link set n1.eth0 up");
+        eventually("carrier", 2 * SECOND, || host.run("vip show 192.0.2.1").code == 0);
+        let mut asking = host.start(&format!("vip dad {addr} --dev eth0"));
+        std::thread::sleep(Duration::from_millis(150));
+        lab.on_switch("ip link set n1.eth0 down");
+        assert_eq!(asking.ends(3 * SECOND), 75, "{:?}", asking.so_far());
+        assert_eq!(asking.so_far()[0]["answer"], "unknown");
+    }
+}
+
+#[test]
+fn what_this_host_has_is_not_free_and_what_no_host_can_have_is_refused() {
+    let lab = Lab::new();
+    let host = lab.host("n1", &["192.0.2.1/24"]);
+    let own = host.run("vip dad 192.0.2.1").ended(1).one();
+    assert_eq!((&own["answer"], &own["holders"][0]["mac"]), (&"taken".into(), &"02:00:00:00:00:01".into()));
+    for addr in ["0.0.0.0", "::", "224.0.0.1", "ff02::1", "127.0.0.1", "255.255.255.255"] {
+        for verb in ["dad", "who", "arp", "add"] {
+            host.run(&format!("vip {verb} {addr} --dev eth0")).ended(2);
+        }
+    }
+}
+
+#[test]
+fn a_virtual_router_that_was_killed_half_way_is_mended_by_the_next_run() {
+    let lab = Lab::new();
+    let host = lab.host("n1", &["192.0.2.1/24"]);
+    let state = "sysctl net.ipv4.conf.all.rp_filter net.ipv4.conf.eth0.arp_ignore net.ipv4.conf.eth0.arp_announce; ip -br link | cut -d' ' -f1";
+    let before = host.sh(state);
+    let killed = |line: &str, call: u32| {
+        let mut words = line.split_whitespace();
+        let binary = support::binary(words.next().unwrap());
+        let mut command = std::process::Command::new("nsenter");
+        command
+            .arg(format!("--net=/run/netns/{}", host.ns))
+            .args(["strace", "-qq", "-o", "/dev/null", "-e", "trace=sendto,write,rename"])
+            .args(["-e", &format!("inject=sendto,write,rename:signal=KILL:when={call}")])
+            .arg(binary)
+            .args(words)
+            .stdout(std::process::Stdio::null());
+        host.environment(&mut command);
+        command.status().unwrap()
+    };
+    for call in 1..=14 {
+        killed("vip add 192.0.2.10/32 --dev eth0 --vmac 51", call);
+        host.run("vip del --mine").ended(0);
+        assert_eq!(host.sh(state), before, "add killed at call {call}");
+        host.run("vip add 192.0.2.10/32 --dev eth0 --vmac 51").ended(0);
+        killed("vip del 192.0.2.10/32 --dev vrrp4.51", call);
+        host.run("vip del --mine").ended(0);
+        assert_eq!(host.sh(state), before, "del killed at call {call}");
+    }
+}

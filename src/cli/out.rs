@@ -10,7 +10,18 @@ use std::io::{IsTerminal, Write};
 
 /// Prints `who: sentence` on standard error, on one line.
 pub(crate) fn complain(who: &str, sentence: &str) {
-    let line = format!("{who}: {}\n", sentence.replace('\n', " "));
+    // What other programs and inputs said is in it: bounded, and unable to move a cursor.
+    const LONGEST: usize = 2000;
+    let printable = |c: char| match c {
+        '\n' | '\t' => ' ',
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    };
+    let mut text: String = sentence.chars().take(LONGEST).map(printable).collect();
+    if sentence.chars().nth(LONGEST).is_some() {
+        text.push_str(" [...]");
+    }
+    let line = format!("{who}: {text}\n");
     // Nobody is left to tell that standard error is gone.
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
@@ -106,9 +117,8 @@ impl Out {
 
     /// Flushes, and prints the table that was collected.
     pub(crate) fn finish(&mut self) -> Result<(), Failure> {
-        if let Form::Table(columns) = self.form
-            && !self.rows.is_empty()
-        {
+        if let Form::Table(columns) = self.form {
+            // Without a row the titles alone say that there is none.
             let text = table::render(columns, &self.rows);
             self.rows.clear();
             self.lines.extend_from_slice(text.as_bytes());

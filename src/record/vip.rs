@@ -62,7 +62,7 @@ pub(crate) struct State {
 pub(crate) struct Acted {
     // Flattening serialises keys in place; it is reading that loses numbers.
     #[serde(flatten)]
-    pub(crate) show: Show,
+    pub(crate) show: Option<Show>,
     /// Everything that is gone from the interface, as ADDR/LEN
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(test, schemars(default))]
@@ -222,6 +222,7 @@ pub(crate) const ACTED_COLUMNS: &[Column] = &[
     column("prefix_len", "LEN"),
     column("dev", "DEV"),
     column("changed", "CHANGED"),
+    column("dry_run", "DRY RUN"),
     column("usable", "USABLE"),
     column("valid_s", "VALID_S"),
     column("removed", "REMOVED"),

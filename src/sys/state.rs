@@ -35,6 +35,15 @@ fn from_environment(name: &str, default: &str) -> PathBuf {
 pub(crate) fn read(path: &Path) -> Result<Option<Vec<u8>>> {
     let name = path.display().to_string();
     let failed = |error: &std::io::Error| Error::io("read", &name, error);
+    // Opening a pipe would wait for its writer; one that was handed over by number is wanted.
+    if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) && !path.starts_with("/proc/self/fd") {
+        return Err(Error::File {
+            doing: "read".to_owned(),
+            path: name,
+            why: "it is no regular file".to_owned(),
+            mend: "name another".to_owned(),
+        });
+    }
     let mut file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),

@@ -2,6 +2,7 @@
 
 use super::{Auth, PORT, Shared, nonce_to_text, origin, receiving_sign, sending_sign, session_file};
 use crate::cli::args::{self, flags};
+use crate::cli::out::Form;
 use crate::cli::stream::{Pump, Woken};
 use crate::cli::{Exit, Failure, Process, Verb};
 use crate::decide::heartbeat::{Beat, Echo, Event, Hearing, Settings, Stale, What};
@@ -72,6 +73,10 @@ struct Flags {
     /// Report every beat
     #[arg(long)]
     beats: bool,
+
+    /// Say each change on standard error too, for a log
+    #[arg(long)]
+    tell: bool,
 
     /// Repeat what is known of each node every D
     #[arg(long, value_name = "D", default_value = "1s")]
@@ -149,6 +154,9 @@ struct Receiver<'a> {
     refused_told: Option<Tick>,
     configs_told: HashMap<String, String>,
     lag: Duration,
+    form: Form,
+    /// Why datagrams were refused in all, for the last word of a one-shot.
+    refused_in_all: BTreeMap<&'static str, u64>,
     /// What must be written to disk, and whether it could be.
     remembered: Remembered,
     may_keep: bool,
@@ -205,6 +213,8 @@ impl<'a> Receiver<'a> {
             sockets,
             hearing,
             pump: Pump::new(&process.node, process.form)?,
+            form: process.form,
+            refused_in_all: BTreeMap::new(),
             nonce,
             session: Session { nonce: nonce_to_text(nonce), heard: BTreeMap::new() },
             sign,
@@ -257,7 +267,10 @@ impl<'a> Receiver<'a> {
                 return Ok(Exit::Yes);
             }
             if end.is_some_and(|end| now >= end) {
-                return Ok(self.conclusion(process));
+                let conclusion = self.conclusion(process);
+                // `--for` is a planned end, `--timeout` a deadline.
+                let planned = self.flags.duration.is_some() || !self.flags.follow;
+                return Ok(if planned { conclusion } else { conclusion.and(Exit::Undecided) });
             }
             let planned = [Some(renew), end, self.hearing.next_deadline(), self.refused_due(), Some(look_for_sender)];
             let deadline = planned.into_iter().flatten().min();
@@ -430,6 +443,7 @@ impl<'a> Receiver<'a> {
 
     fn refuse(&mut self, slug: &'static str, from: Option<SocketAddr>) {
         *self.refused.entry(slug).or_default() += 1;
+        *self.refused_in_all.entry(slug).or_default() += 1;
         self.refused_from = from;
     }
 
@@ -502,6 +516,19 @@ impl<'a> Receiver<'a> {
 
     fn record(&mut self, node: &str, event: &str, reason: Option<String>, renewal: bool) -> Result<(), Failure> {
         let Some(peer) = self.hearing.peer(node) else { return Ok(()) };
+        if renewal && matches!(self.form, Form::Table(_)) {
+            return Ok(());
+        }
+        if self.flags.tell && !renewal && !matches!(event, "beat" | "payload") {
+            let words = match (event, &reason) {
+                ("up", _) => format!("{node} is up"),
+                ("down", _) => format!("{node} is down: nothing was heard of it for {}", self.flags.dead_after),
+                ("goodbye", _) => format!("{node} has said goodbye"),
+                (_, Some(reason)) => format!("{node}: {event}: {reason}"),
+                (_, None) => format!("{node}: {event}"),
+            };
+            crate::cli::complain("heartbeat recv", &words);
+        }
         let mut head = Head::new("heartbeat.recv").about(node);
         head.status = Some(peer.status);
         head.renewal = renewal;
@@ -549,15 +576,28 @@ impl<'a> Receiver<'a> {
                 Some(Status::Up) => Exit::Yes,
                 Some(Status::Down) => Exit::No,
                 _ => {
-                    let port = self.sockets.first().and_then(Datagram::local).map_or(PORT, |local| local.port());
-                    process.complain(&format!(
-                        "never heard {node} on UDP port {port} (is it sending, and is the port open? nft add rule inet filter input udp dport {port} accept; or firewall-cmd --add-port={port}/udp)"
-                    ));
+                    process.complain(&self.never_heard(node));
                     Exit::Undecided
                 }
             });
         }
         exit
+    }
+
+    /// Why a node may never have been heard, and what to do.
+    fn never_heard(&self, node: &str) -> String {
+        if !self.refused_in_all.is_empty() {
+            let reasons: Vec<String> =
+                self.refused_in_all.iter().map(|(slug, count)| format!("{slug} {count}")).collect();
+            return format!(
+                "never heard {node}; datagrams came and were refused: {} (the same --key, --cluster and --auth on both sides?)",
+                reasons.join(", ")
+            );
+        }
+        let port = self.sockets.first().and_then(Datagram::local).map_or(PORT, |local| local.port());
+        format!(
+            "never heard {node} on UDP port {port} (is it sending, and is the port open? nft add rule inet filter input udp dport {port} accept; or firewall-cmd --add-port={port}/udp)"
+        )
     }
 
     /// Writes the lives that were heard; a stream does so on a change of verdict only.

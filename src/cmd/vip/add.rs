@@ -39,7 +39,7 @@ pub(super) const VERB: Verb = Verb {
 
 #[derive(Args, Debug)]
 struct Flags {
-    /// Addresses to add ('-' reads them from standard input, one a line)
+    /// Addresses to add; without LEN the address alone, /32 or /128 ('-' reads them from standard input, one a line)
     #[arg(value_name = "ADDR/LEN", required = true)]
     addresses: Vec<String>,
 
@@ -121,14 +121,11 @@ struct Item {
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let flags: Flags = args::read(matches)?;
-    let prefixes = super::operands(&flags.addresses)?
-        .iter()
-        .map(|word| word.parse::<Prefix>())
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(Failure::usage)?;
+    let (asked, malformed) = super::operands(&flags.addresses, &process.who)?;
+    let prefixes: Vec<Prefix> = asked.into_iter().map(|asked| asked.prefix).collect();
     check_flags(&flags, &prefixes)?;
     if prefixes.is_empty() {
-        return Ok(Exit::Yes);
+        return Ok(malformed);
     }
     let object = flags.dev.as_deref().unwrap_or("an interface");
     let doing = match prefixes.as_slice() {
@@ -200,7 +197,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
             vmac::release(&mut present, &router.link, &process.node)?;
         }
     }
-    report(&flags, &items, &failures, &mut present, process)
+    Ok(report(&flags, &items, &failures, &mut present, process)?.and(malformed))
 }
 
 /// The interfaces of the virtual router, one each family that is wanted; none without `--vmac`.
@@ -248,10 +245,7 @@ fn check_flags(flags: &Flags, prefixes: &[Prefix]) -> Result<(), Failure> {
     {
         return Err(Failure::usage("--lifetime takes whole seconds, at least 2s: the kernel counts in seconds"));
     }
-    if let Some(prefix) = prefixes.iter().find(|prefix| prefix.addr.is_multicast() || prefix.addr.is_unspecified()) {
-        return Err(Failure::usage(format!("{prefix} cannot be a host's address")));
-    }
-    Ok(())
+    super::only_hosts(prefixes)
 }
 
 fn wanted(flags: &Flags, prefix: Prefix, ifindex: u32) -> Address {
@@ -505,16 +499,17 @@ fn report(
             None => head.changed = Some(changes && (flags.changing.dry_run || now.is_some())),
         }
         let seen = now.unwrap_or(&item.wanted);
+        let shown = now.is_some() || head.dry_run;
         let acted = Acted {
-            show: Show::new(seen, &item.link),
+            // Of an address that is not there nothing more can be said.
+            show: shown.then(|| Show::new(seen, &item.link)),
             removed: Vec::new(),
             sysctls: item.sysctls.clone(),
             announced: item.announced,
             holders: item.holders.iter().map(ToString::to_string).collect(),
         };
         if head.error.is_none()
-            && acted.show.state.tentative
-            && item.link.is_usable()
+            && acted.show.as_ref().is_some_and(|show| show.state.tentative)
             && !flags.changing.dry_run
             && item.step == AddStep::Add
         {

@@ -109,11 +109,9 @@ struct Group {
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let flags: Flags = args::read(matches)?;
-    let prefixes = super::operands(&flags.addresses)?
-        .iter()
-        .map(|word| word.parse::<Prefix>())
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(Failure::usage)?;
+    let (asked, malformed) = super::operands(&flags.addresses, &process.who)?;
+    let prefixes: Vec<Prefix> = asked.into_iter().map(|asked| asked.prefix).collect();
+    super::only_hosts(&prefixes)?;
     if let Some(target) = flags.target
         && prefixes.iter().any(|prefix| prefix.addr.is_ipv4() != target.is_ipv4())
     {
@@ -126,7 +124,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let how = How { mac: flags.mac, vmac: flags.vmac, target: flags.target, form: flags.form };
     let mut groups: Vec<Group> = Vec::new();
     for prefix in prefixes {
-        let link = who::find(&present, prefix, flags.dev.as_deref())?.clone();
+        let link = who::find(&present, prefix, flags.dev.as_deref(), "announce")?.clone();
         let item = item(how, &mut present, &link, prefix.addr)?;
         match groups.iter_mut().find(|group| group.link.index == link.index) {
             Some(group) => group.items.push(item),
@@ -140,7 +138,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         .collect::<Result<Vec<_>, _>>()?;
     match flags.refresh {
         None => {
-            let mut exit = Exit::Yes;
+            let mut exit = malformed;
             for (group, socket) in groups.iter().zip(&sockets) {
                 exit = exit.and(once(&flags, group, socket, deadline, process)?);
             }
@@ -357,7 +355,7 @@ fn follow(
         while clock::boot() < due {
             if end.is_some_and(|end| clock::boot() >= end) {
                 pump.stream.finish();
-                return Ok(Exit::Yes);
+                return Ok(Exit::Undecided);
             }
             if let Woken::Signal(signal) = pump.wait(&[], Some(end.map_or(due, |end| end.min(due))))? {
                 return Ok(pump.die(signal));

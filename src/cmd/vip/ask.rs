@@ -4,6 +4,7 @@ use crate::cli::{Exit, Failure, Reason};
 use crate::decide::vip::Schedule;
 use crate::sys::clock;
 use crate::sys::event::Sources;
+use crate::sys::netlink::Netlink;
 use crate::sys::packet::PacketSocket;
 use crate::sys::privilege::{self, Capability};
 use crate::types::link::Link;
@@ -36,7 +37,7 @@ impl Answer {
 }
 
 /// Why the wire could not be asked. Never "free" and never "taken".
-pub(super) fn cannot_tell(link: &Link, addr: IpAddr) -> Option<Failure> {
+pub(super) fn cannot_tell(link: &Link, addr: impl std::fmt::Display) -> Option<Failure> {
     let why = if link.mac.is_none() || link.loopback {
         "the link has no MAC addresses to ask"
     } else if !link.up {
@@ -97,7 +98,11 @@ pub(super) fn ask(
             continue;
         }
         if now >= end || (first_claim && answers.values().all(|answer| !answer.holders.is_empty())) {
-            return Ok(answers);
+            // A link that died meanwhile carried no answer.
+            return match link_now(link)? {
+                Some(failure) if answers.values().any(|answer| answer.holders.is_empty()) => Err(failure),
+                _ => Ok(answers),
+            };
         }
         let mut sources = Sources::default();
         let slots: Vec<_> =
@@ -108,13 +113,31 @@ pub(super) fn ask(
             continue;
         }
         for socket in [&arp_socket, &ndp_socket].into_iter().flatten() {
-            while let Some(length) = socket.receive(&mut buffer)? {
+            loop {
+                let length = match socket.receive(&mut buffer) {
+                    Ok(Some(length)) => length,
+                    Ok(None) => break,
+                    Err(error) => {
+                        let failure = Failure::from(error);
+                        return Err(Failure { exit: Exit::Undecided, ..failure });
+                    }
+                };
                 let Some(frame) = buffer.get(..length).and_then(Frame::decode) else { continue };
                 let rtt = asked_at.map(|asked: Tick| clock::boot().since(asked));
                 take(&frame, us, &mut answers, rtt);
             }
         }
     }
+}
+
+/// Why the link cannot have carried the last answers, where that is so.
+fn link_now(link: &Link) -> Result<Option<Failure>, Failure> {
+    let links = Netlink::open()?.links()?;
+    let Some(now) = links.iter().find(|now| now.index == link.index) else {
+        let failure = Failure::from(crate::sys::Error::no_interface("ask on", &link.name));
+        return Ok(Some(Failure { exit: Exit::Undecided, ..failure }));
+    };
+    Ok(cannot_tell(now, "the address"))
 }
 
 /// Looks whether a frame claims one of the addresses.

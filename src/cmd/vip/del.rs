@@ -1,6 +1,6 @@
 //! `vip del`: take an address away, that one and no other.
 
-use super::{Present, vmac};
+use super::{Asked, Present, vmac};
 use crate::cli::args::{self, Changing, flags};
 use crate::cli::{Exit, Failure, Process, Reason, Verb};
 use crate::decide::vip::{self, NoLink};
@@ -70,9 +70,9 @@ enum Item {
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let flags: Flags = args::read(matches)?;
-    let words = super::operands(&flags.addresses)?;
+    let (words, malformed) = super::operands(&flags.addresses, &process.who)?;
     let doing = match words.as_slice() {
-        [one] => format!("delete {one} from"),
+        [one] => format!("delete {} from", one.prefix),
         _ => "delete addresses from".to_owned(),
     };
     if !flags.changing.dry_run {
@@ -81,12 +81,12 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let deadline = process.deadline(Duration::ZERO);
     let present = Present::look()?;
     let subjects: Vec<String> =
-        wanted(&flags, &words, &present)?.iter().map(|(prefix, _)| prefix.addr.to_string()).collect();
+        wanted(&flags, &words, &present).iter().map(|asked| asked.prefix.addr.to_string()).collect();
     let _lock = if flags.changing.dry_run { None } else { Some(Lock::take(&subjects, deadline)?) };
     let mut present = Present::look()?;
-    let items = wanted(&flags, &words, &present)?
+    let items = wanted(&flags, &words, &present)
         .into_iter()
-        .map(|(prefix, exact)| find(&flags, &present, prefix, exact))
+        .map(|asked| find(&flags, &present, asked))
         .collect::<Result<Vec<_>, _>>()?;
     refuse_to_take_along(&flags, &items)?;
 
@@ -119,9 +119,12 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
             }
         }
     }
+    if !flags.changing.dry_run {
+        vmac::sweep(&mut present, &process.node)?;
+    }
     let left: HashSet<(Prefix, u32)> =
         present.addresses.iter().map(|address| (address.prefix, address.ifindex)).collect();
-    let mut exit = Exit::Yes;
+    let mut exit = malformed;
     for (idx, (item, failure)) in items.iter().zip(&failures).enumerate() {
         let mut head = Head::new("vip.del");
         head.dry_run = flags.changing.dry_run;
@@ -179,12 +182,9 @@ fn is_about(address: &Address, victim: &Victim) -> bool {
 }
 
 /// What the operands and `--mine` name, and whether each names its length.
-fn wanted(flags: &Flags, words: &[String], present: &Present) -> Result<Vec<(Prefix, bool)>, Failure> {
+fn wanted(flags: &Flags, words: &[Asked], present: &Present) -> Vec<Asked> {
     let dev = flags.dev.as_deref().and_then(|dev| vip::link_called(&present.links, dev)).map(|link| link.index);
-    let mut wanted = words
-        .iter()
-        .map(|word| Ok((word.parse::<Prefix>().map_err(Failure::usage)?, word.contains('/'))))
-        .collect::<Result<Vec<_>, Failure>>()?;
+    let mut wanted = words.to_vec();
     if flags.mine {
         let ours = present
             .addresses
@@ -194,18 +194,17 @@ fn wanted(flags: &Flags, words: &[String], present: &Present) -> Result<Vec<(Pre
             // Secondaries first: then no first address takes one along.
             let mut ours: Vec<&Address> = ours.collect();
             ours.sort_by_key(|address| !address.flags.has(crate::types::link::AddressFlags::SECONDARY));
-            wanted = ours.into_iter().map(|address| (address.prefix, true)).collect();
+            wanted = ours.into_iter().map(|address| Asked { prefix: address.prefix, exact: true }).collect();
         } else {
             let ours: Vec<&Address> = ours.collect();
-            wanted.retain(|(prefix, exact)| {
-                ours.iter().any(|address| address.prefix.addr == prefix.addr && (!exact || address.prefix == *prefix))
-            });
+            wanted.retain(|asked| ours.iter().any(|address| asked.is(address.prefix)));
         }
     }
-    Ok(wanted)
+    wanted
 }
 
-fn find(flags: &Flags, present: &Present, prefix: Prefix, exact: bool) -> Result<Item, Failure> {
+fn find(flags: &Flags, present: &Present, asked: Asked) -> Result<Item, Failure> {
+    let prefix = asked.prefix;
     let named = match &flags.dev {
         // An interface that is gone has taken its addresses along: that is what was asked for.
         Some(dev) => match vip::link_called(&present.links, dev) {
@@ -218,8 +217,7 @@ fn find(flags: &Flags, present: &Present, prefix: Prefix, exact: bool) -> Result
         .addresses
         .iter()
         .filter(|address| {
-            address.prefix.addr == prefix.addr
-                && (!exact || address.prefix.len == prefix.len)
+            asked.is(address.prefix)
                 && named.is_none_or(|link| link.index == address.ifindex)
                 && (!flags.mine || address.is_ours())
         })

@@ -77,34 +77,70 @@ fn no_link(why: NoLink, doing: &str, prefix: Prefix, none: &str) -> Failure {
         NoLink::Several(names) => Failure::new(
             Exit::Usage,
             Reason::Ambiguous,
-            format!("cannot {doing} {prefix}: several interfaces fit: {} (name one: --dev DEV)", names.join(", ")),
+            format!("cannot {doing} {prefix}: several fit: {} (name one: --dev DEV)", names.join(", ")),
         ),
     }
 }
 
-/// The operands, and where `-` stands the words of standard input, one a line.
-fn operands(words: &[String]) -> Result<Vec<String>, Failure> {
-    use crate::cli::input::{Got, Lines};
+/// One address asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Asked {
+    prefix: Prefix,
+    /// Whether its length was written.
+    exact: bool,
+}
+
+impl Asked {
+    fn parse(word: &str) -> Result<Self, String> {
+        Ok(Asked { prefix: word.parse()?, exact: word.contains('/') })
+    }
+
+    /// Whether an address is the one asked for; without a length any fits.
+    fn is(self, prefix: Prefix) -> bool {
+        prefix.addr == self.prefix.addr && (!self.exact || prefix.len == self.prefix.len)
+    }
+}
+
+/// The addresses of the operands, and where `-` stands those of standard input, one a line.
+///
+/// A wrong operand is a wrong command line. A wrong line is told with its number, the others are
+/// processed, and the run ends with the status that comes along.
+fn operands(words: &[String], who: &str) -> Result<(Vec<Asked>, Exit), Failure> {
+    use crate::cli::input::{Complaints, Got, Lines};
     if words.iter().filter(|word| *word == "-").count() > 1 {
         return Err(Failure::usage("'-' stands twice: standard input can be read once"));
     }
+    let mut complaints = Complaints::new(who);
     let mut all = Vec::with_capacity(words.len());
     for word in words {
         if word != "-" {
-            all.push(word.clone());
+            all.push(Asked::parse(word).map_err(Failure::usage)?);
             continue;
         }
         let mut lines = Lines::stdin();
         while let Some(got) = lines.next()? {
             match got {
-                Got::Line(_, text) => all.push(text.trim().to_owned()),
-                Got::Malformed(number, why) => {
-                    return Err(Failure::input(format!("line {number} is malformed: {why}")));
-                }
+                Got::Line(number, text) => match Asked::parse(text.trim()) {
+                    Ok(asked) => all.push(asked),
+                    Err(why) => complaints.line(number, &why),
+                },
+                Got::Malformed(number, why) => complaints.line(number, &why),
             }
         }
     }
-    Ok(all)
+    Ok((all, complaints.finish()))
+}
+
+/// Refuses what cannot be one host's address.
+fn only_hosts(prefixes: &[Prefix]) -> Result<(), Failure> {
+    let is_no_host = |prefix: &&Prefix| {
+        let broadcast = matches!(prefix.addr, std::net::IpAddr::V4(addr) if addr.is_broadcast());
+        prefix.addr.is_multicast() || prefix.addr.is_unspecified() || prefix.addr.is_loopback() || broadcast
+    };
+    match prefixes.iter().find(is_no_host) {
+        Some(prefix) => Err(Failure::usage(format!("{} cannot be a host's address", prefix.addr))),
+        None => Ok(()),
+    }
 }
 
 /// Whether the kernel promotes a secondary when the first address of a subnet goes.

@@ -6,7 +6,6 @@ use crate::cli::{Exit, Failure, Process, Verb};
 use crate::record::Head;
 use crate::record::vip::{SHOW_COLUMNS, SHOW_SCHEMA, Show, subject};
 use crate::types::link::{Address, AddressFlags};
-use crate::types::net::Prefix;
 use clap::{ArgMatches, Args};
 
 pub(super) const VERB: Verb = Verb {
@@ -36,25 +35,9 @@ struct Flags {
     mine: bool,
 }
 
-/// One address asked for; without a length any fits.
-#[derive(Debug)]
-struct Wanted {
-    prefix: Prefix,
-    exact: bool,
-}
-
-impl Wanted {
-    fn is(&self, address: &Address) -> bool {
-        address.prefix.addr == self.prefix.addr && (!self.exact || address.prefix.len == self.prefix.len)
-    }
-}
-
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let flags: Flags = args::read(matches)?;
-    let wanted = super::operands(&flags.addresses)?
-        .iter()
-        .map(|word| Ok(Wanted { prefix: word.parse().map_err(Failure::usage)?, exact: word.contains('/') }))
-        .collect::<Result<Vec<_>, Failure>>()?;
+    let (wanted, malformed) = super::operands(&flags.addresses, &process.who)?;
     let asked = !flags.addresses.is_empty();
     let present = Present::look()?;
     let dev = flags.dev.as_deref().map(|dev| present.named(dev, "show addresses of")).transpose()?;
@@ -64,10 +47,10 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         .filter(|address| {
             dev.is_none_or(|link| link.index == address.ifindex)
                 && (!flags.mine || address.is_ours())
-                && (!asked || wanted.iter().any(|wanted| wanted.is(address)))
+                && (!asked || wanted.iter().any(|wanted| wanted.is(address.prefix)))
         })
         .collect();
-    let mut exit = Exit::Yes;
+    let mut exit = malformed;
     for address in &shown {
         let Some(link) = present.link(address.ifindex) else { continue };
         let show = Show::new(address, link);
@@ -76,12 +59,12 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         }
         process.out.record(&Head::new("vip.show").about(subject(address, link)), &show)?;
     }
-    if wanted.iter().any(|wanted| !shown.iter().any(|address| wanted.is(address))) {
+    if wanted.iter().any(|wanted| !shown.iter().any(|address| wanted.is(address.prefix))) {
         exit = exit.and(Exit::No);
     }
     // A duplicate that the kernel found is a clear no, whatever else is still tentative.
     if asked && shown.iter().any(|address| address.flags.has(AddressFlags::DADFAILED)) {
-        exit = Exit::No;
+        exit = malformed.and(Exit::No);
     }
     Ok(exit)
 }

@@ -154,18 +154,38 @@ fn wanted(present: &Present, lower: &Link, name: &str, ipv6: bool) -> Result<Set
 /// Returns what was done.
 pub(super) fn release(present: &mut Present, link: &Link, node: &str) -> Result<Vec<Action>, Failure> {
     let carries = |address: &crate::types::link::Address| address.ifindex == link.index && address.scope.0 == 0;
-    if !is_ours(link) || present.addresses.iter().any(carries) {
+    if !is_ours(link) || present.addresses.iter().any(carries) || present.link(link.index).is_none() {
         return Ok(Vec::new());
     }
     let mut actions = vec![Action { op: "link-del", text: format!("ip link del {}", link.name) }];
     refused(present.netlink.delete_link(link.index)?, "delete", &link.name)?;
     present.links = present.netlink.links()?;
-    let Some(lower) = link.lower.and_then(|lower| present.link(lower)).cloned() else { return Ok(actions) };
-    if present.links.iter().any(|other| is_ours(other) && other.lower == Some(lower.index)) {
+    if let Some(lower) = link.lower.and_then(|lower| present.link(lower)).cloned() {
+        actions.extend(restore(present, &lower, node)?);
+    }
+    Ok(actions)
+}
+
+/// Finishes what killed runs have begun: interfaces without an address, settings without an
+/// interface.
+pub(super) fn sweep(present: &mut Present, node: &str) -> Result<(), Failure> {
+    for link in present.links.clone() {
+        release(present, &link, node)?;
+    }
+    for lower in present.links.clone() {
+        restore(present, &lower, node)?;
+    }
+    Ok(())
+}
+
+/// Puts the settings of `lower` back, where no virtual router needs them any more.
+fn restore(present: &Present, lower: &Link, node: &str) -> Result<Vec<Action>, Failure> {
+    let mut actions = Vec::new();
+    let path = file(node, lower);
+    if !path.exists() || present.links.iter().any(|other| is_ours(other) && other.lower == Some(lower.index)) {
         return Ok(actions);
     }
-    let path = file(node, &lower);
-    for (setting, value) in saved(node, &lower)? {
+    for (setting, value) in saved(node, lower)? {
         // An interface that is gone has taken its settings along.
         if sysctl::read(&setting)?.is_some() && sysctl::write(&setting, &value)? {
             actions.push(Action { op: "sysctl", text: format!("sysctl net.{}={value}", setting.replace('/', ".")) });

@@ -6,9 +6,11 @@ use crate::cli::stream::{Pump, Woken};
 use crate::cli::{Exit, Failure, Process, Verb};
 use crate::record::Head;
 use crate::record::vip::{Show, WATCH_COLUMNS, WATCH_SCHEMA, Watched, subject};
+use crate::sys::clock;
 use crate::sys::netlink::{Change, Netlink};
 use crate::types::link::{Address, Link};
 use crate::types::status::Status;
+use crate::types::time::Span;
 use clap::{ArgMatches, Args};
 
 pub(super) const VERB: Verb = Verb {
@@ -31,6 +33,10 @@ struct Flags {
     /// Only addresses that these commands have added
     #[arg(long)]
     mine: bool,
+
+    /// End after D
+    #[arg(long = "for", value_name = "D")]
+    duration: Option<Span>,
 }
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
@@ -39,7 +45,10 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     // Listening starts before looking: what happens in between is told twice, never lost.
     let mut monitor = Netlink::monitor()?;
     let mut watch = Watch { present: Present::look()?, pump, flags };
-    let end = process.stream_deadline().map(crate::sys::clock::Deadline::tick);
+    let end = match watch.flags.duration {
+        Some(span) => Some(clock::boot().after(span.0)),
+        None => process.stream_deadline().map(clock::Deadline::tick),
+    };
     watch.tell_present("present")?;
     loop {
         match watch.pump.wait(&[monitor.as_fd()], end)? {
@@ -51,7 +60,8 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
             }
             Woken::Ready(_) => {
                 watch.pump.stream.finish();
-                return Ok(Exit::Yes);
+                // `--for` is a planned end, `--timeout` a deadline.
+                return Ok(if watch.flags.duration.is_some() { Exit::Yes } else { Exit::Undecided });
             }
         }
     }

@@ -81,8 +81,8 @@ fn run_who(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure>
     let flags: Who = args::read(matches)?;
     let rest = flags.duration.0;
     let schedule = vip::evenly(3, rest / 4, rest / 2);
-    let answers = answers(&flags.addresses, flags.dev.as_deref(), &schedule, false, process)?;
-    report(answers, process, "vip.who", |local, answer| {
+    let (answers, malformed) = answers(&flags.addresses, flags.dev.as_deref(), &schedule, false, process)?;
+    let exit = report(answers, process, "vip.who", |local, answer| {
         let mut holders = answer.holders.clone();
         holders.extend(local.map(|mac| (mac, None)));
         let (word, exit) = match holders.len() {
@@ -91,7 +91,8 @@ fn run_who(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure>
             _ => ("many", Exit::No),
         };
         (holders, word, exit)
-    })
+    })?;
+    Ok(exit.and(malformed))
 }
 
 fn run_dad(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
@@ -101,12 +102,15 @@ fn run_dad(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure>
         How::Full => Profile::Full,
     };
     let schedule = vip::schedule(profile, &mut Draw::new(sys::raw::random_u64()?));
-    let answers = answers(&flags.addresses, flags.dev.as_deref(), &schedule, true, process)?;
-    report(answers, process, "vip.dad", |_, answer| {
-        let (word, exit) = if answer.is_taken() { ("taken", Exit::No) } else { ("free", Exit::Yes) };
+    let (answers, malformed) = answers(&flags.addresses, flags.dev.as_deref(), &schedule, true, process)?;
+    let exit = report(answers, process, "vip.dad", |local, answer| {
+        // An address that this host has itself is not free either.
+        let taken = answer.is_taken() || local.is_some();
+        let (word, exit) = if taken { ("taken", Exit::No) } else { ("free", Exit::Yes) };
         let wanting = answer.wanting.iter().map(|mac| (*mac, None));
-        (answer.holders.iter().copied().chain(wanting).collect(), word, exit)
-    })
+        (answer.holders.iter().copied().chain(wanting).chain(local.map(|mac| (mac, None))).collect(), word, exit)
+    })?;
+    Ok(exit.and(malformed))
 }
 
 impl Answer {
@@ -131,17 +135,15 @@ fn answers(
     schedule: &Schedule,
     first_claim: bool,
     process: &Process,
-) -> Result<Vec<Heard>, Failure> {
-    let prefixes = super::operands(words)?
-        .iter()
-        .map(|word| word.parse::<Prefix>())
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(Failure::usage)?;
+) -> Result<(Vec<Heard>, Exit), Failure> {
+    let (asked, malformed) = super::operands(words, &process.who)?;
+    let prefixes: Vec<Prefix> = asked.into_iter().map(|asked| asked.prefix).collect();
+    super::only_hosts(&prefixes)?;
     let deadline = process.deadline(schedule.end).tick();
     let present = Present::look()?;
     let mut by_link: Vec<(Link, Vec<IpAddr>)> = Vec::new();
     for prefix in &prefixes {
-        let link = find(&present, *prefix, dev)?;
+        let link = find(&present, *prefix, dev, "ask for")?;
         match by_link.iter_mut().find(|(known, _)| known.index == link.index) {
             Some((_, addresses)) => addresses.push(prefix.addr),
             None => by_link.push((link.clone(), vec![prefix.addr])),
@@ -169,13 +171,18 @@ fn answers(
             heard.push(Heard { addr, link: link.clone(), local, outcome });
         }
     }
-    Ok(heard)
+    Ok((heard, malformed))
 }
 
 /// The interface to ask on: named, or carrying the address, or with a network that it fits.
-pub(super) fn find<'a>(present: &'a Present, prefix: Prefix, dev: Option<&str>) -> Result<&'a Link, Failure> {
+pub(super) fn find<'a>(
+    present: &'a Present,
+    prefix: Prefix,
+    dev: Option<&str>,
+    doing: &str,
+) -> Result<&'a Link, Failure> {
     if let Some(dev) = dev {
-        return present.named(dev, &format!("ask for {} on", prefix.addr));
+        return present.named(dev, &format!("{doing} {} on", prefix.addr));
     }
     let carries = |link: &&Link| {
         present.addresses.iter().any(|address| address.ifindex == link.index && address.prefix.addr == prefix.addr)
@@ -184,10 +191,10 @@ pub(super) fn find<'a>(present: &'a Present, prefix: Prefix, dev: Option<&str>) 
     match carrying.as_slice() {
         [link] => Ok(link),
         [] => vip::link_for(&present.links, &present.addresses, prefix)
-            .map_err(|why| super::no_link(why, "ask for", prefix, "no interface has a network that it fits")),
+            .map_err(|why| super::no_link(why, doing, prefix, "no interface has a network that it fits")),
         several => {
             let names = several.iter().map(|link| link.name.clone()).collect();
-            Err(super::no_link(NoLink::Several(names), "ask for", prefix, ""))
+            Err(super::no_link(NoLink::Several(names), doing, prefix, ""))
         }
     }
 }
