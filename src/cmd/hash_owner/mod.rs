@@ -3,7 +3,7 @@
 mod bulk;
 mod flows;
 
-use crate::cli::args::flags;
+use crate::cli::args::{self, flags};
 use crate::cli::out::{Form, Out};
 use crate::cli::{Exit, Failure, Process, Reason, Tool, Verb, Verbs};
 use crate::decide::hash_owner::{Algo, ByteOrder, Fields, Hashed, Kernel, Params};
@@ -18,7 +18,7 @@ use crate::sys::clock;
 use crate::types::bucket::{Buckets, MAX_TOTAL, Owners};
 use crate::types::cluster::Mode;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{ArgMatches, Args, FromArgMatches};
+use clap::{ArgMatches, Args};
 use flows::{Flows, Tally, Wanted};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -117,7 +117,7 @@ fn number(text: &str) -> Result<u32, String> {
 }
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
-    let flags = Flags::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let flags: Flags = args::read(matches)?;
     let params = Params {
         algo: flags.algo,
         hashed: flags.fields.clone().map_or(Hashed::Mode(flags.mode), Hashed::Fields),
