@@ -6,7 +6,7 @@ mod support;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -822,6 +822,31 @@ fn a_short_lease_is_renewed_in_place_by_each_plan() {
     assert!(silent.elapsed() < Duration::from_millis(1500), "{:?}", silent.elapsed());
     assert_eq!(node.run(&format!("bucket show {V4}")).ended(0).one()["owned"], "");
     drop(stdin);
+}
+
+/// H15: whoever reads the records leaves first when a pipeline is taken down.
+#[test]
+fn an_applier_whose_reader_left_releases_and_says_so() {
+    let cluster = Cluster::new(1, 1);
+    let node = &cluster.nodes[0];
+    node.run(&format!("bucket init {V4} --dev eth0 --mac {MAC} --total 2 --seed 0 --lease 60s")).ended(0);
+    let beat = node.folder.join("own.json");
+    let mut child = node
+        .command(&format!("bucket apply {V4} --follow --beat {}", beat.display()))
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let plan =
+        json!({"kind": "bucket.plan", "v": 1, "host": "n1", "subject": V4, "total": 2, "epoch": 5, "mine": "1-2"});
+    writeln!(child.stdin.as_mut().unwrap(), "{plan}").unwrap();
+    let mut record = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut record).unwrap();
+    assert!(record.contains("\"gained\":\"1-2\""), "{record}");
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let beat: Value = serde_json::from_str(&std::fs::read_to_string(&beat).unwrap()).unwrap();
+    assert_eq!((&beat["own"], &beat["unfit"]), (&json!(""), &json!("bucket apply has ended")));
+    assert_eq!(node.run(&format!("bucket show {V4}")).ended(0).one()["owned"], "");
 }
 
 #[test]

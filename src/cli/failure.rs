@@ -97,6 +97,11 @@ impl Failure {
         Failure::new(Exit::BadInput, Reason::BadInput, sentence)
     }
 
+    /// Whether whoever read standard output has left: an end, not a failure.
+    pub(crate) fn is_reader_gone(&self) -> bool {
+        self.reason == Reason::WriteFailed && self.errno == Some(Errno::EPIPE)
+    }
+
     /// The failure as it stands in a record.
     pub(crate) fn body(&self) -> ErrorBody {
         ErrorBody {

@@ -6,7 +6,7 @@ use super::failure::{Failure, Reason};
 use super::out::{self, Form, Out};
 use crate::record::Column;
 use crate::sys::clock::Deadline;
-use crate::types::time::Span;
+use crate::types::time::{Span, Tick};
 use clap::{ArgMatches, Command, FromArgMatches};
 use std::ffi::OsString;
 use std::io::Write;
@@ -111,6 +111,11 @@ impl Process {
     /// The deadline of a stream: none, unless `--timeout` was given.
     pub(crate) fn stream_deadline(&self) -> Option<Deadline> {
         self.timeout.map(|timeout| Deadline::after(timeout.0))
+    }
+
+    /// When a stream ends by itself: as planned with `--for`, else at `--timeout`, else never.
+    pub(crate) fn stream_end(&self, planned: Option<Span>) -> Option<Tick> {
+        planned.or(self.timeout).map(|span| Deadline::after(span.0).tick())
     }
 
     /// Prints a sentence on standard error.

@@ -4,7 +4,7 @@ use super::backend::{self, Backend, Seen, Store, Where};
 use super::set::document;
 use crate::cli::args::{self, Changing, flags};
 use crate::cli::input::{Complaints, Feed, Got, Lines};
-use crate::cli::stream::Stream;
+use crate::cli::stream::{Pump, Stream, Woken};
 use crate::cli::{Exit, Failure, Process, Reason, Verb};
 use crate::decide::bucket::change::{How, Outcome, carry_out, settle};
 use crate::record::bucket::{ACTED_COLUMNS, APPLY_SCHEMA, Acted, Ordered, State, read_plan};
@@ -12,7 +12,6 @@ use crate::record::line::Line;
 use crate::record::{Action, Head, envelope};
 use crate::sys;
 use crate::sys::clock::{self, Deadline};
-use crate::sys::event::{Signals, Sources};
 use crate::sys::netlink::{Change, Netlink};
 use crate::sys::state::Lock;
 use crate::types::bucket::Buckets;
@@ -20,6 +19,7 @@ use crate::types::cluster::{Cluster, Held};
 use crate::types::time::{Span, Tick};
 use crate::wire::nft::cluster;
 use clap::{ArgMatches, Args, ValueEnum};
+use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -213,10 +213,13 @@ impl Applier<'_> {
     /// lives and follows no map.
     fn end(&mut self, stream: &mut Stream) -> Result<(), Failure> {
         self.unfit = Some("bucket apply has ended".to_owned());
-        if let Some(done) = self.release()? {
-            stream.record(done.head, &done.acted)?;
+        let done = self.release()?;
+        self.tell_now()?;
+        match done.map(|done| stream.record(done.head, &done.acted)) {
+            // Nobody is left to read it.
+            Some(Err(failure)) if !failure.is_reader_gone() => Err(failure),
+            _ => Ok(()),
         }
-        self.tell_now()
     }
 
     /// Cuts drains that have lasted long enough; says when the next one has.
@@ -388,46 +391,70 @@ fn once(applier: &mut Applier<'_>, deadline: Deadline, process: &mut Process) ->
     Ok(done.exit.and(malformed))
 }
 
-fn follow(applier: &mut Applier<'_>, process: &mut Process) -> Result<Exit, Failure> {
-    let mut stream = Stream::new(&process.node, process.form);
-    let outcome = follow_on(applier, process, &mut stream);
-    stream.finish();
-    outcome
+/// Why a stream has ended.
+enum Ended {
+    /// No more input.
+    Input,
+    /// No plan for as long as the lease.
+    Silence,
+    /// At `--for` or `--timeout`.
+    Time,
+    Signal(Signal),
+    /// Nobody reads the records any more: the pipeline is being taken down.
+    Reader,
 }
 
-fn follow_on(applier: &mut Applier<'_>, process: &mut Process, stream: &mut Stream) -> Result<Exit, Failure> {
-    let mut signals = Signals::catch()?;
+fn follow(applier: &mut Applier<'_>, process: &mut Process) -> Result<Exit, Failure> {
+    let mut pump = Pump::new(&process.node, process.form)?;
+    let mut complaints = Complaints::new(&process.who);
+    let outcome = match follow_on(applier, process, &mut pump, &mut complaints) {
+        Err(failure) if failure.is_reader_gone() => Ok(Ended::Reader),
+        outcome => outcome,
+    };
+    let outcome = outcome.and_then(|ended| {
+        let planned = matches!(ended, Ended::Time) && applier.flags.duration.is_some();
+        let keeps = planned || (applier.flags.on_eof == OnEof::Keep && !matches!(ended, Ended::Silence));
+        // Before anything else: whoever ends this run may count on it.
+        if !keeps {
+            applier.end(&mut pump.stream)?;
+        }
+        Ok(match ended {
+            Ended::Signal(signal) => pump.die(signal),
+            _ if planned => Exit::Yes,
+            _ => Exit::No,
+        })
+    });
+    pump.stream.finish();
+    Ok(outcome?.and(complaints.finish()))
+}
+
+fn follow_on(
+    applier: &mut Applier<'_>,
+    process: &Process,
+    pump: &mut Pump,
+    complaints: &mut Complaints,
+) -> Result<Ended, Failure> {
     let mut links = Netlink::monitor()?;
     applier.look_at_link()?;
-    let mut complaints = Complaints::new(&process.who);
     let mut feed = Feed::default();
+    let stdin = std::io::stdin();
     let vip = applier.flags.vip.to_string();
     let seen = applier.store.need(Applier::doing(), applier.flags.vip)?;
     let lease = seen.cluster.as_ref().and_then(|cluster| cluster.lease);
     applier.tell(&seen)?;
-    let end = match applier.flags.duration {
-        Some(span) => Some(clock::boot().after(span.0)),
-        None => process.stream_deadline().map(Deadline::tick),
-    };
+    let end = process.stream_end(applier.flags.duration);
     // Silence counts from here on: a planner needs a moment to say its first word.
     let mut spoken = clock::boot();
     let mut released = false;
     loop {
-        let stdin = std::io::stdin();
         let silent = lease.filter(|_| !released).map(|lease| spoken.after(lease));
-        let mut sources = Sources::default();
-        let signal = sources.readable(signals.as_fd());
-        let input = sources.readable(stdin.as_fd());
-        let link = sources.readable(links.as_fd());
-        let out = if stream.is_waiting() { sources.writable(stream.as_fd()) } else { sources.gone(stream.as_fd()) };
-        sources.wait([silent, end, applier.next_drain_end()].into_iter().flatten().min())?;
-        let [signal, input, link, out] = [signal, input, link, out].map(|slot| sources.is_ready(slot));
+        let deadline = [silent, end, applier.next_drain_end()].into_iter().flatten().min();
+        let ready = match pump.wait(&[stdin.as_fd(), links.as_fd()], deadline)? {
+            Woken::Ready(ready) => ready,
+            Woken::Signal(signal) => return Ok(Ended::Signal(signal)),
+        };
         let now = clock::boot();
-        let reader_left = out && !stream.is_waiting();
-        if out && !reader_left {
-            stream.write_some()?;
-        }
-        if link {
+        if ready.get(1) == Some(&true) {
             let changed = links.changes()?;
             let of_links = changed.iter().any(|change| !matches!(change, Change::Address { .. }));
             if of_links && applier.look_at_link()? {
@@ -436,13 +463,13 @@ fn follow_on(applier: &mut Applier<'_>, process: &mut Process, stream: &mut Stre
                     process.complain(&format!("{why}: everything is released"));
                 }
                 if let Some(done) = released {
-                    stream.record(done.head, &done.acted)?;
+                    pump.stream.record(done.head, &done.acted)?;
                 }
                 applier.tell_now()?;
             }
         }
         let mut newest = None;
-        if input {
+        if ready.first() == Some(&true) {
             for (number, line) in feed.take()? {
                 let read = line.and_then(|text| read_plan(&Line::parse(&text)?, &vip, &process.node));
                 match read {
@@ -455,39 +482,29 @@ fn follow_on(applier: &mut Applier<'_>, process: &mut Process, stream: &mut Stre
             spoken = now;
             released = false;
             if !applier.stands(&ordered) {
-                step(applier, &ordered, stream, process)?;
+                step(applier, &ordered, &mut pump.stream, process)?;
             }
         }
         if let Some(done) = applier.end_drains(now)? {
-            stream.record(done.head, &done.acted)?;
+            pump.stream.record(done.head, &done.acted)?;
         }
         if silent.is_some_and(|silent| now >= silent) && spoken.after(lease.unwrap_or_default()) <= now {
             // The kernel has stopped by itself; what stands in the rules must not come back.
             process.complain("no plan for as long as the lease: everything is released");
             if applier.flags.on_eof == OnEof::Release {
-                applier.end(stream)?;
-                return Ok(Exit::No);
+                return Ok(Ended::Silence);
             }
             if let Some(done) = applier.release()? {
-                stream.record(done.head, &done.acted)?;
+                pump.stream.record(done.head, &done.acted)?;
             }
             released = true;
         }
-        let caught = if signal { signals.next() } else { None };
-        let timed_out = end.is_some_and(|end| now >= end);
-        if caught.is_none() && !timed_out && !feed.is_ended() && !reader_left {
-            continue;
+        if feed.is_ended() {
+            return Ok(Ended::Input);
         }
-        let keeps = applier.flags.on_eof == OnEof::Keep || (timed_out && applier.flags.duration.is_some());
-        if !keeps {
-            applier.end(stream)?;
+        if end.is_some_and(|end| now >= end) {
+            return Ok(Ended::Time);
         }
-        stream.finish();
-        if let Some(caught) = caught {
-            signals.die(caught);
-        }
-        let ended = if timed_out && applier.flags.duration.is_some() { Exit::Yes } else { Exit::No };
-        return Ok(ended.and(complaints.finish()));
     }
 }
 

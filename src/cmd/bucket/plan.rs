@@ -2,7 +2,7 @@
 
 use crate::cli::args::{self, flags};
 use crate::cli::input::{Complaints, Fed, Feed, Got, Lines};
-use crate::cli::stream::Stream;
+use crate::cli::stream::{Pump, Woken};
 use crate::cli::{Exit, Failure, Process, Verb};
 use crate::decide::bucket::plan::{Fencing, Memory, Node, Plan, Settings, View, lan_is_dead, plan};
 use crate::record::bucket::{
@@ -12,8 +12,7 @@ use crate::record::line::Line;
 use crate::record::state::{self, Origin};
 use crate::record::{Head, config};
 use crate::sys;
-use crate::sys::clock::{self, Deadline};
-use crate::sys::event::{Signals, Sources};
+use crate::sys::clock;
 use crate::sys::state::Lock;
 use crate::sys::watch::Watch;
 use crate::types::bucket::{Buckets, MAX_TOTAL, Owners};
@@ -23,6 +22,7 @@ use crate::types::time::{Span, Tick};
 use clap::{ArgMatches, Args, ValueEnum};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -531,56 +531,50 @@ fn once(flags: &Flags, planner: &mut Planner, process: &mut Process) -> Result<E
 }
 
 fn follow(flags: &Flags, planner: &mut Planner, process: &mut Process) -> Result<Exit, Failure> {
-    let mut stream = Stream::new(&process.node, process.form);
+    let mut pump = Pump::new(&process.node, process.form)?;
     let mut complaints = Complaints::new(&process.who);
-    let outcome = follow_on(flags, planner, process, &mut stream, &mut complaints);
-    stream.finish();
-    Ok(outcome?.and(complaints.finish()))
+    let mut status = Exit::Undecided;
+    let outcome = follow_on(flags, planner, process, &mut pump, &mut complaints, &mut status);
+    pump.stream.finish();
+    match outcome {
+        // A reader that left changes no answer.
+        Err(failure) if !failure.is_reader_gone() => Err(failure),
+        _ => Ok(status.and(complaints.finish())),
+    }
 }
 
+/// Concludes after each step of the input, and keeps the `status` of the last conclusion.
 fn follow_on(
     flags: &Flags,
     planner: &mut Planner,
-    process: &mut Process,
-    stream: &mut Stream,
+    process: &Process,
+    pump: &mut Pump,
     complaints: &mut Complaints,
-) -> Result<Exit, Failure> {
-    let mut signals = Signals::catch()?;
+    status: &mut Exit,
+) -> Result<(), Failure> {
     let standby = planner.standby_file.clone().unwrap_or_else(|| sys::state::folder().join("standby"));
     let watched: Vec<PathBuf> = planner.own.iter().cloned().chain([standby]).filter(|path| has_folder(path)).collect();
     let mut watch = Watch::new(&watched)?;
     let mut feed = Feed::default();
-    let end = match flags.duration {
-        Some(span) => Some(clock::boot().after(span.0)),
-        None => process.stream_deadline().map(Deadline::tick),
-    };
+    let stdin = std::io::stdin();
+    let end = process.stream_end(flags.duration);
     let mut told: Option<(Plan, View)> = None;
     let mut wake = Some(clock::boot().after(planner.settings.fresh() / 4));
-    let mut status = Exit::Undecided;
-    loop {
-        let stdin = std::io::stdin();
-        let mut sources = Sources::default();
-        let signal = sources.readable(signals.as_fd());
-        let input = sources.readable(std::os::fd::AsFd::as_fd(&stdin));
-        let files = sources.readable(watch.as_fd());
-        let out = if stream.is_waiting() { sources.writable(stream.as_fd()) } else { sources.gone(stream.as_fd()) };
-        sources.wait([wake, end].into_iter().flatten().min())?;
-        let [signal, input, files, out] = [signal, input, files, out].map(|slot| sources.is_ready(slot));
-        if out {
-            if !stream.is_waiting() {
-                return Ok(status);
-            }
-            stream.write_some()?;
-        }
+    let caught = loop {
+        let woken = pump.wait(&[stdin.as_fd(), watch.as_fd()], [wake, end].into_iter().flatten().min())?;
+        let ready = match woken {
+            Woken::Ready(ready) => ready,
+            Woken::Signal(signal) => break Some(signal),
+        };
         let now = clock::boot();
         let mut renewal = false;
-        if input {
+        if ready.first() == Some(&true) {
             let lines: Vec<Fed> = feed.take()?;
             for (number, line) in lines {
                 match line {
                     Ok(text) => {
                         if flags.pass {
-                            stream.pass(&text)?;
+                            pump.stream.pass(&text)?;
                         }
                         match planner.take(&text, now) {
                             Ok(is_renewal) => renewal |= is_renewal,
@@ -591,38 +585,35 @@ fn follow_on(
                 }
             }
         }
-        if files {
+        if ready.get(1) == Some(&true) {
             watch.changed();
         }
         let (plan, view) = planner.conclude(now)?;
-        status = exit(&plan);
+        *status = exit(&plan);
         // Often enough to see that verdicts expired, and that it was not we who stood still.
         let soon = now.after(planner.settings.fresh() / 4);
         wake = Some(plan.wake.map_or(soon, |wake| wake.min(soon)));
-        let ended = feed.is_ended() || end.is_some_and(|end| now >= end);
         let news = told.as_ref() != Some(&(plan.clone(), settled(&view)));
         if news || renewal {
-            stream.record(planner.head(now, renewal && !news), &planner.record(&plan, &view))?;
+            pump.stream.record(planner.head(now, renewal && !news), &planner.record(&plan, &view))?;
             if news {
                 planner.keep()?;
             }
         }
         told = Some((plan, settled(&view)));
-        let caught = if signal { signals.next() } else { None };
-        if !ended && caught.is_none() {
-            continue;
+        if feed.is_ended() || end.is_some_and(|end| now >= end) {
+            break None;
         }
-        // Nobody hears this node's conclusions any more: it must not be taken for one that holds.
-        if let Some((plan, view)) = &told {
-            let given_up = Plan { mine: Buckets::new(), moves: Vec::new(), ..plan.clone() };
-            stream.record(planner.head(now, false), &planner.record(&given_up, view))?;
-        }
-        stream.finish();
-        if let Some(caught) = caught {
-            signals.die(caught);
-        }
-        return Ok(status);
+    };
+    // Nobody hears this node's conclusions any more: it must not be taken for one that holds.
+    if let Some((plan, view)) = &told {
+        let given_up = Plan { mine: Buckets::new(), moves: Vec::new(), ..plan.clone() };
+        pump.stream.record(planner.head(clock::boot(), false), &planner.record(&given_up, view))?;
     }
+    if let Some(signal) = caught {
+        pump.die(signal);
+    }
+    Ok(())
 }
 
 /// Whether the folder of a file is there, so that the file can be waited for.

@@ -3,12 +3,11 @@
 use super::backend::{Seen, Store, Where, listed_with_table, table};
 use super::{carried, is_joined, join, wanted_address};
 use crate::cli::args::{self, flags};
-use crate::cli::stream::Stream;
+use crate::cli::stream::{Pump, Stream, Woken};
 use crate::cli::{Exit, Failure, Process, Verb};
 use crate::record::Head;
 use crate::record::bucket::{WATCH_COLUMNS, WATCH_SCHEMA, Watch};
 use crate::sys::clock::{self, Deadline};
-use crate::sys::event::{Signals, Sources};
 use crate::sys::netlink::{AddressRequest, Change, Netlink};
 use crate::sys::nft::{Heard, Monitor, Nft};
 use crate::sys::packet::PacketSocket;
@@ -104,30 +103,19 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let vips = if flags.vips.is_empty() { store.all()? } else { flags.vips.clone() };
     let watched = vips.into_iter().map(|vip| Watched { vip, good: None, faults: Faults::default() }).collect();
     let mut watcher = Watcher { nft, netlink: Netlink::open()?, store, repair: flags.repair, watched };
-    let mut stream = Stream::new(&process.node, process.form);
-    let mut signals = Signals::catch()?;
-    let end = match flags.duration {
-        Some(span) => Some(clock::boot().after(span.0)),
-        None => process.stream_deadline().map(Deadline::tick),
-    };
-    watcher.present(&mut stream)?;
+    let mut pump = Pump::new(&process.node, process.form)?;
+    let end = process.stream_end(flags.duration);
+    watcher.present(&mut pump.stream)?;
     let ears = watcher.ears(process)?;
     loop {
-        let mut sources = Sources::default();
-        let signal = sources.readable(signals.as_fd());
-        let told = [sources.readable(rules.as_fd()), sources.readable(links.as_fd())];
-        for (_, socket) in &ears {
-            sources.readable(socket.as_fd());
-        }
-        let out = if stream.is_waiting() { sources.writable(stream.as_fd()) } else { sources.gone(stream.as_fd()) };
-        sources.wait(Some(end.map_or_else(|| clock::boot().after(LOOK), |end| end.min(clock::boot().after(LOOK)))))?;
-        let (signal, out) = (sources.is_ready(signal), sources.is_ready(out));
-        let _ = told;
-        if out {
-            if !stream.is_waiting() {
-                return Ok(Exit::Yes);
-            }
-            stream.write_some()?;
+        let woken = {
+            let mut fds = vec![rules.as_fd(), links.as_fd()];
+            fds.extend(ears.iter().map(|(_, socket)| socket.as_fd()));
+            let look = clock::boot().after(LOOK);
+            pump.wait(&fds, Some(end.map_or(look, |end| end.min(look))))?
+        };
+        if let Woken::Signal(signal) = woken {
+            return Ok(pump.die(signal));
         }
         for (link, socket) in &ears {
             watcher.answer(link, socket, &process.node);
@@ -137,17 +125,12 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         if heard.contains(&Heard::Overrun) || changes.contains(&Change::Overrun) {
             for watched in &watcher.watched {
                 let record = Watch { event: "overrun", dev: None, repaired: None };
-                stream.record(Head::new("bucket.watch").about(watched.vip), &record)?;
+                pump.stream.record(Head::new("bucket.watch").about(watched.vip), &record)?;
             }
         }
-        watcher.look(&heard, process, &mut stream)?;
-        if signal && let Some(caught) = signals.next() {
-            stream.finish();
-            signals.die(caught);
-            return Ok(Exit::Yes);
-        }
+        watcher.look(&heard, process, &mut pump.stream)?;
         if end.is_some_and(|end| clock::boot() >= end) {
-            stream.finish();
+            pump.stream.finish();
             return Ok(Exit::Yes);
         }
     }
