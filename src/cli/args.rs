@@ -36,6 +36,13 @@ pub(crate) struct Changing {
     pub(crate) explain: bool,
 }
 
+impl Changing {
+    /// Whether the record says what each change is.
+    pub(crate) fn shows_actions(self) -> bool {
+        self.dry_run || self.explain
+    }
+}
+
 /// The flags of a verb: its own, then those of all verbs.
 pub(crate) fn flags<T: Args>(command: clap::Command) -> clap::Command {
     // The parser takes a struct's doc comment for what the command is about.

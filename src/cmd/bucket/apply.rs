@@ -7,7 +7,7 @@ use crate::cli::input::{Complaints, Feed, Got, Lines};
 use crate::cli::stream::{Pump, Stream, Woken};
 use crate::cli::{Exit, Failure, Process, Reason, Verb};
 use crate::decide::bucket::change::{How, Outcome, carry_out, settle};
-use crate::record::bucket::{ACTED_COLUMNS, APPLY_SCHEMA, Acted, Ordered, State, read_plan};
+use crate::record::bucket::{ACTED_COLUMNS, APPLY_SCHEMA, Acted, Ordered, read_plan};
 use crate::record::line::Line;
 use crate::record::{Action, Head, envelope};
 use crate::sys;
@@ -131,18 +131,18 @@ impl Applier<'_> {
         "apply the plan for"
     }
 
-    /// Gives every step its own time.
-    fn begin(&mut self, deadline: Deadline) -> Result<Lock, Failure> {
+    /// Gives every step its own time, lock and record.
+    fn begin(&mut self, deadline: Deadline) -> Result<(Option<Lock>, Head), Failure> {
         if let Store::Nft(nft) = &mut self.store {
             *nft = nft.until(deadline);
         }
-        Ok(Lock::take(&[self.flags.vip.to_string()], deadline)?)
+        super::begin("bucket.apply", self.flags.vip, self.flags.changing, deadline)
     }
 
     /// Carries one plan out.
     fn carry_out(&mut self, ordered: &Ordered, deadline: Deadline) -> Result<Done, Failure> {
         let vip = self.flags.vip;
-        let _lock = if self.flags.changing.dry_run { None } else { Some(self.begin(deadline)?) };
+        let (_lock, head) = self.begin(deadline)?;
         let seen = self.store.need(Self::doing(), vip)?;
         let Some(cluster) = &seen.cluster else { return Err(super::absent(Self::doing(), vip)) };
         if ordered.total != cluster.total {
@@ -163,8 +163,7 @@ impl Applier<'_> {
             ));
         }
         self.standby.clone_from(&ordered.standby);
-        let lapsed = seen.is_lapsed();
-        let before = if lapsed { Held::default() } else { seen.held.clone() };
+        let before = seen.standing();
         let mut order = ordered.order.clone();
         // The planner believed that these were held: they were lost since, perhaps to somebody
         // else, and have to be asked for again.
@@ -176,7 +175,7 @@ impl Applier<'_> {
         let (outcome, how) =
             carry_out(&before, cluster.total, &order).map_err(|why| super::refusal(&why, Self::doing(), vip))?;
         let next = Cluster { epoch: ordered.epoch, config: ordered.config.clone(), ..cluster.clone() };
-        let done = self.act(&seen, &next, &outcome, Some(how))?;
+        let done = self.act(head, &seen, &next, &outcome, Some(how))?;
         self.done = (done.exit == Exit::Yes).then(|| (ordered.clone(), lease));
         Ok(done)
     }
@@ -202,11 +201,11 @@ impl Applier<'_> {
     fn release(&mut self) -> Result<Option<Done>, Failure> {
         self.done = None;
         let vip = self.flags.vip;
-        let _lock = self.begin(Deadline::after(STEP))?;
+        let (_lock, head) = self.begin(Deadline::after(STEP))?;
         let Some(seen) = self.store.look(vip)? else { return Ok(None) };
         let Some(cluster) = seen.cluster.clone() else { return Ok(None) };
         let outcome = Outcome { held: Held::default(), gained: Buckets::new(), lost: seen.held.owned.clone() };
-        self.act(&seen, &cluster, &outcome, Some(How::Settle)).map(Some)
+        self.act(head, &seen, &cluster, &outcome, Some(How::Settle)).map(Some)
     }
 
     /// Releases everything for good. The beat says so, or the others would wait for a node that
@@ -230,12 +229,12 @@ impl Applier<'_> {
         if over.is_empty() {
             return Ok(None);
         }
-        let _lock = self.begin(Deadline::after(STEP))?;
+        let (_lock, head) = self.begin(Deadline::after(STEP))?;
         let Some(seen) = self.store.look(self.flags.vip)? else { return Ok(None) };
         let Some(cluster) = seen.cluster.clone() else { return Ok(None) };
         let held = settle(&seen.held, &over.intersection(&seen.held.draining));
         let outcome = Outcome { held, ..Outcome::default() };
-        self.act(&seen, &cluster, &outcome, None).map(Some)
+        self.act(head, &seen, &cluster, &outcome, None).map(Some)
     }
 
     fn next_drain_end(&self) -> Option<Tick> {
@@ -243,13 +242,18 @@ impl Applier<'_> {
     }
 
     /// One transaction, and a look at what came of it.
-    fn act(&mut self, seen: &Seen, next: &Cluster, outcome: &Outcome, how: Option<How>) -> Result<Done, Failure> {
+    fn act(
+        &mut self,
+        mut head: Head,
+        seen: &Seen,
+        next: &Cluster,
+        outcome: &Outcome,
+        how: Option<How>,
+    ) -> Result<Done, Failure> {
         let vip = self.flags.vip;
         let lapsed = seen.is_lapsed();
         let holds_nothing = outcome.held == Held::default();
         let changes = outcome.held != seen.held || (lapsed && !holds_nothing) || seen.cluster.as_ref() != Some(next);
-        let mut head = Head::new("bucket.apply").about(vip);
-        head.dry_run = self.flags.changing.dry_run;
         head.standby.clone_from(&self.standby);
         let text = if changes {
             document(next, &outcome.held, lapsed)?
@@ -258,7 +262,7 @@ impl Applier<'_> {
         } else {
             cluster::renew(next)
         };
-        if changes && (self.flags.changing.dry_run || self.flags.changing.explain) {
+        if changes && self.flags.changing.shows_actions() {
             head.actions = vec![Action {
                 op: if matches!(self.store, Store::Nft(_)) { "nft" } else { "file" },
                 text: text.clone(),
@@ -318,25 +322,13 @@ impl Applier<'_> {
     /// Notes what drains since when, and tells the beat.
     fn tell(&mut self, seen: &Seen) -> Result<(), Failure> {
         let now = clock::boot();
-        let lapsed = seen.is_lapsed();
-        let (own, draining) = if lapsed {
-            (Buckets::new(), Buckets::new())
-        } else {
-            (seen.held.owned.clone(), seen.held.draining.clone())
-        };
+        let draining = seen.standing().draining;
         self.draining.retain(|bucket, _| draining.contains(*bucket));
         for bucket in draining.iter() {
             self.draining.entry(bucket).or_insert(now);
         }
         let Some(path) = &self.flags.beat else { return Ok(()) };
-        let state = State {
-            own: own.to_string(),
-            draining: draining.to_string(),
-            epoch: seen.cluster.as_ref().map_or(0, |cluster| cluster.epoch),
-            config: seen.cluster.as_ref().and_then(|cluster| cluster.config.clone()),
-            weight: None,
-            unfit: self.unfit.clone(),
-        };
+        let state = seen.state(self.unfit.clone());
         let mut head = Head::new("bucket.state").about(self.flags.vip);
         head.standby.clone_from(&self.standby);
         let mut line = Vec::new();

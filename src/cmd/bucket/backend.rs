@@ -2,7 +2,7 @@
 
 use super::absent;
 use crate::cli::{Exit, Failure, Process, Reason};
-use crate::record::bucket::{Counts, Kept, Show};
+use crate::record::bucket::{Counts, Kept, Show, State};
 use crate::record::state::{self, Origin};
 use crate::sys;
 use crate::sys::clock::{self, Deadline};
@@ -72,6 +72,24 @@ impl Seen {
         match &self.cluster {
             Some(cluster) => Show::new(name, cluster, &self.held, self.lease_left, counts),
             None => Show { backend: name, algo: "clusterip", ..Show::holding(&self.held) },
+        }
+    }
+
+    /// What is held by right: nothing once the lease has run out.
+    pub(super) fn standing(&self) -> Held {
+        if self.is_lapsed() { Held::default() } else { self.held.clone() }
+    }
+
+    /// What a beat says of it, and why nobody can be served at this moment.
+    pub(super) fn state(&self, unfit: Option<String>) -> State {
+        let held = self.standing();
+        State {
+            own: held.owned.to_string(),
+            draining: held.draining.to_string(),
+            epoch: self.cluster.as_ref().map_or(0, |cluster| cluster.epoch),
+            config: self.cluster.as_ref().and_then(|cluster| cluster.config.clone()),
+            weight: None,
+            unfit,
         }
     }
 

@@ -4,12 +4,11 @@ use super::backend::{self, Seen, Store, Where, listed, tables};
 use super::{carried, is_joined, join, join_text, silence, sysctl_name};
 use crate::cli::args::{self, Changing, flags};
 use crate::cli::{Exit, Failure, Process, Verb};
+use crate::record::Action;
 use crate::record::bucket::{ACTED_COLUMNS, CLEAR_SCHEMA, Cleared};
-use crate::record::{Action, Head};
 use crate::sys;
 use crate::sys::netlink::{AddressRequest, Netlink};
 use crate::sys::nft::Nft;
-use crate::sys::state::Lock;
 use crate::sys::sysctl;
 use crate::types::cluster::{Cluster, Held};
 use crate::types::link::{Address, AddressFlags, Link};
@@ -61,9 +60,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let doing = "take away the cluster IP";
     let deadline = process.deadline(Duration::ZERO);
     let store = Store::open(&flags.place, doing, Some(vip), process, deadline)?;
-    let _lock = if flags.changing.dry_run { None } else { Some(Lock::take(&[vip.to_string()], deadline)?) };
-    let mut head = Head::new("bucket.clear").about(vip);
-    head.dry_run = flags.changing.dry_run;
+    let (_lock, mut head) = super::begin("bucket.clear", vip, flags.changing, deadline)?;
     let nft = match &store {
         Store::Nft(nft) => nft,
         Store::File(origin) => {
@@ -83,7 +80,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let found = look(nft, &mut netlink, vip)?;
     let actions = found.actions(vip);
     head.changed = Some(!actions.is_empty());
-    if flags.changing.dry_run || flags.changing.explain {
+    if flags.changing.shows_actions() {
         head.actions = actions;
     }
     let mut sysctls = BTreeMap::new();

@@ -6,12 +6,11 @@ use crate::cli::args::{self, Changing, flags};
 use crate::cli::{Exit, Failure, Process, Reason, Verb};
 use crate::decide::bucket::change::{How, Outcome, Wish, change};
 use crate::decide::vip::link_called;
+use crate::record::Action;
 use crate::record::bucket::{ACTED_COLUMNS, Acted, INIT_SCHEMA};
-use crate::record::{Action, Head};
 use crate::sys;
 use crate::sys::netlink::{AddressRequest, Netlink};
 use crate::sys::nft::Nft;
-use crate::sys::state::Lock;
 use crate::sys::sysctl;
 use crate::types::bucket::{Buckets, MAX_TOTAL};
 use crate::types::cluster::{Cluster, Held, Mode, Rest};
@@ -145,7 +144,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
             format!("cannot {doing} {vip} on {}: {name} carries it (see: ip addr show {name})", link.name),
         ));
     }
-    let _lock = if flags.changing.dry_run { None } else { Some(Lock::take(&[vip.to_string()], deadline)?) };
+    let (_lock, mut head) = super::begin("bucket.init", vip, flags.changing, deadline)?;
     let before = match listed(nft, vip) {
         // Somebody changed the rules so that they cannot be read: they are made anew.
         Err(failure) if failure.exit == Exit::BadInput => None,
@@ -154,11 +153,9 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let mut wanted = wanted(&flags, &link, before.as_ref())?;
     wanted.sysctl_was = setting_before(nft, &wanted, before.as_ref())?;
     let (steps, outcome) = steps(&flags, &mut netlink, &link, &wanted, before.as_ref())?;
-    let mut head = Head::new("bucket.init").about(vip);
-    head.dry_run = flags.changing.dry_run;
     let actions = steps.actions(&wanted);
     head.changed = Some(!actions.is_empty());
-    if flags.changing.dry_run || flags.changing.explain {
+    if flags.changing.shows_actions() {
         head.actions = actions;
     }
     let mut sysctls = BTreeMap::new();
@@ -412,7 +409,7 @@ fn cluster_as_wanted(wanted: &Cluster, held: &Held) -> cluster::Listed {
 fn init_file(flags: &Flags, store: &Store, process: &mut Process) -> Result<Exit, Failure> {
     let Store::File(origin) = store else { return Err(super::absent("make", flags.vip)) };
     let deadline = process.deadline(Duration::ZERO);
-    let _lock = if flags.changing.dry_run { None } else { Some(Lock::take(&[flags.vip.to_string()], deadline)?) };
+    let (_lock, mut head) = super::begin("bucket.init", flags.vip, flags.changing, deadline)?;
     let before = store.look(flags.vip)?;
     // A rehearsal needs no interface; where there is one its MAC is told.
     let link = Netlink::open().and_then(|mut netlink| netlink.links()).ok();
@@ -435,9 +432,7 @@ fn init_file(flags: &Flags, store: &Store, process: &mut Process) -> Result<Exit
     if changes && !flags.changing.dry_run {
         backend::keep(origin, &wanted, &outcome.held)?;
     }
-    let mut head = Head::new("bucket.init").about(flags.vip);
     head.changed = Some(changes);
-    head.dry_run = flags.changing.dry_run;
     let now = if flags.changing.dry_run { None } else { store.look(flags.vip)? };
     let show = now.unwrap_or_else(|| Seen::from(cluster_as_wanted(&wanted, &outcome.held))).show();
     process.out.record(&head, &Acted::new(show, &outcome, None))?;

@@ -11,12 +11,16 @@ mod show;
 mod verify;
 mod watch;
 
+use crate::cli::args::Changing;
 use crate::cli::{Exit, Failure, Reason, Tool, Verbs};
 use crate::decide::bucket::change::{self, Refusal};
 use crate::decide::hash_owner::{Algo, ByteOrder, Hashed, Params};
+use crate::record::Head;
 use crate::sys;
+use crate::sys::clock::Deadline;
 use crate::sys::diag::Connection;
 use crate::sys::netlink::Netlink;
+use crate::sys::state::Lock;
 use crate::types::bucket::Buckets;
 use crate::types::cluster::{Cluster, Held};
 use crate::types::flow::{Flow, Ports};
@@ -48,6 +52,17 @@ fn vip(text: &str) -> Result<IpAddr, String> {
         return Err(format!("{vip} cannot be shared by several hosts"));
     }
     Ok(vip)
+}
+
+/// Begins a change of `vip`: takes its lock, unless nothing is to be changed, and heads its record.
+fn begin(
+    kind: &'static str,
+    vip: IpAddr,
+    changing: Changing,
+    deadline: Deadline,
+) -> Result<(Option<Lock>, Head), Failure> {
+    let lock = if changing.dry_run { None } else { Some(Lock::take(&[vip.to_string()], deadline)?) };
+    Ok((lock, Head { dry_run: changing.dry_run, ..Head::new(kind).about(vip) }))
 }
 
 /// Nothing was made for `vip` here.

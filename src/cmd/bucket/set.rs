@@ -4,9 +4,8 @@ use super::backend::{self, Seen, Store, Where};
 use crate::cli::args::{self, Changing, flags};
 use crate::cli::{Exit, Failure, Process, Verb};
 use crate::decide::bucket::change::{How, Outcome, Wish, change};
+use crate::record::Action;
 use crate::record::bucket::{ACTED_COLUMNS, Acted, SET_SCHEMA};
-use crate::record::{Action, Head};
-use crate::sys::state::Lock;
 use crate::types::bucket::Buckets;
 use crate::types::cluster::{Cluster, Held};
 use crate::wire::clusterip;
@@ -87,16 +86,13 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let doing = "change the buckets of";
     let deadline = process.deadline(Duration::ZERO);
     let store = Store::open(&flags.place, doing, Some(vip), process, deadline)?;
-    let _lock = if flags.changing.dry_run { None } else { Some(Lock::take(&[vip.to_string()], deadline)?) };
+    let (_lock, mut head) = super::begin("bucket.set", vip, flags.changing, deadline)?;
     let seen = store.need(doing, vip)?;
     let total = seen.cluster.as_ref().map_or(flags.total.unwrap_or(clusterip::MAX_NODES), |cluster| cluster.total);
     // What was held when the lease ran out is lost, and has to be asked for again.
-    let before = if seen.is_lapsed() { Held::default() } else { seen.held.clone() };
-    let outcome = change(&before, total, &wish, how).map_err(|why| super::refusal(&why, doing, vip))?;
+    let outcome = change(&seen.standing(), total, &wish, how).map_err(|why| super::refusal(&why, doing, vip))?;
     let changes = outcome.held != seen.held || seen.is_lapsed();
-    let mut head = Head::new("bucket.set").about(vip);
-    head.dry_run = flags.changing.dry_run;
-    if changes && (flags.changing.dry_run || flags.changing.explain) {
+    if changes && flags.changing.shows_actions() {
         head.actions = actions(&seen, &outcome)?;
     }
     if !flags.changing.dry_run {

@@ -4,7 +4,7 @@ use super::backend::{Store, Where};
 use crate::cli::args::{self, flags};
 use crate::cli::{Exit, Failure, Process, Verb};
 use crate::record::Head;
-use crate::record::bucket::{SHOW_COLUMNS, SHOW_SCHEMA, STATE_SCHEMA, State};
+use crate::record::bucket::{SHOW_COLUMNS, SHOW_SCHEMA, STATE_SCHEMA};
 use clap::{ArgMatches, Args};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -50,17 +50,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         };
         let Some(seen) = seen else { continue };
         if flags.beat {
-            let lapsed = seen.is_lapsed();
-            let list = |list: &crate::types::bucket::Buckets| if lapsed { String::new() } else { list.to_string() };
-            let state = State {
-                own: list(&seen.held.owned),
-                draining: list(&seen.held.draining),
-                epoch: seen.cluster.as_ref().map_or(0, |cluster| cluster.epoch),
-                config: seen.cluster.as_ref().and_then(|cluster| cluster.config.clone()),
-                weight: None,
-                unfit: None,
-            };
-            process.out.record(&Head::new("bucket.state").about(vip), &state)?;
+            process.out.record(&Head::new("bucket.state").about(vip), &seen.state(None))?;
         } else {
             let mut show = seen.show();
             if let (Store::Nft(_), Some(cluster), false) = (&store, &seen.cluster, seen.held.draining.is_empty()) {
