@@ -37,9 +37,11 @@ impl Nft {
         if done.status.success() { Ok(()) } else { Err(refused(&done.stderr, doing, object)) }
     }
 
-    /// What `nft -j list …` prints; `None` where that is not there.
+    /// What `nft -j -p list …` prints; `None` where that is not there.
+    ///
+    /// Protocols as numbers: their names would cost nft a search of the host's files.
     pub(crate) fn list(&self, what: &[&str], object: &str) -> Result<Option<String>> {
-        self.print(&[&["-j", "list"], what].concat(), object)
+        self.print(&[&["-j", "-p", "list"], what].concat(), object)
     }
 
     /// What `nft list …` prints for people: the only form with milliseconds in it.

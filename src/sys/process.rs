@@ -82,6 +82,7 @@ fn converse(child: &mut Child, mut input: &[u8], deadline: Deadline, name: &str)
     let mut stdout = child.stdout.take();
     let mut stderr = child.stderr.take();
     let (mut said, mut complained) = (Vec::new(), Vec::new());
+    let mut block = vec![0; 16384];
     let failed = |error: &std::io::Error| Error::io("talk to", name, error);
     while stdin.is_some() || stdout.is_some() || stderr.is_some() {
         let ready = {
@@ -112,19 +113,18 @@ fn converse(child: &mut Child, mut input: &[u8], deadline: Deadline, name: &str)
             }
         }
         if ready[1] {
-            drain(&mut stdout, &mut said).map_err(|error| failed(&error))?;
+            drain(&mut stdout, &mut block, &mut said).map_err(|error| failed(&error))?;
         }
         if ready[2] {
-            drain(&mut stderr, &mut complained).map_err(|error| failed(&error))?;
+            drain(&mut stderr, &mut block, &mut complained).map_err(|error| failed(&error))?;
         }
     }
     Ok((said, complained))
 }
 
-fn drain<R: Read>(pipe: &mut Option<R>, into: &mut Vec<u8>) -> std::io::Result<()> {
-    let mut block = vec![0; 65536];
+fn drain<R: Read>(pipe: &mut Option<R>, block: &mut [u8], into: &mut Vec<u8>) -> std::io::Result<()> {
     if let Some(reader) = pipe {
-        let got = reader.read(&mut block)?;
+        let got = reader.read(block)?;
         into.extend_from_slice(&block[..got]);
         if got == 0 {
             *pipe = None;

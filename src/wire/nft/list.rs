@@ -1,8 +1,9 @@
 //! What `nft -j list table` prints (libnftables-json(5)), read into rules of our words.
 
+use super::json::Json;
 use super::rule::{Hash, Part, Rule};
 use crate::types::bucket::{Buckets, MAX_TOTAL};
-use serde_json::Value;
+use crate::types::net::Proto;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -44,14 +45,14 @@ pub(crate) struct Timed {
 /// # Errors
 /// Text that is no JSON, or JSON that is not one table.
 pub(crate) fn parse(text: &str) -> Result<Table, String> {
-    let value: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
-    let items = value.get("nftables").and_then(Value::as_array).ok_or("no key 'nftables'")?;
+    let value: Json<'_> = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
+    let items = value.get("nftables").and_then(Json::list).ok_or("no key 'nftables'")?;
     let mut table = Table::default();
     let mut found = false;
     for item in items {
-        let Some((kind, body)) = item.as_object().and_then(|item| item.iter().next()) else { continue };
+        let Some((kind, body)) = item.first() else { continue };
         let name = || string(body, "name").unwrap_or_default();
-        match kind.as_str() {
+        match kind {
             "table" => {
                 found = true;
                 table.family = string(body, "family").unwrap_or_default();
@@ -60,14 +61,14 @@ pub(crate) fn parse(text: &str) -> Result<Table, String> {
             "chain" => {
                 let chain = table.chains.entry(name()).or_default();
                 chain.hook = string(body, "hook");
-                chain.priority = body.get("prio").and_then(Value::as_i64);
+                chain.priority = body.get("prio").and_then(Json::signed);
             }
             "counter" => {
-                let count = |key| body.get(key).and_then(Value::as_u64).unwrap_or_default();
+                let count = |key| body.get(key).and_then(Json::number).unwrap_or_default();
                 table.counters.insert(name(), Counter { packets: count("packets"), bytes: count("bytes") });
             }
             "set" => {
-                let elements = body.get("elem").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+                let elements = body.get("elem").and_then(Json::list).unwrap_or_default();
                 table.timed.insert(name(), elements.iter().filter_map(timed).collect());
             }
             "rule" => {
@@ -82,49 +83,49 @@ pub(crate) fn parse(text: &str) -> Result<Table, String> {
 
 /// The names of the tables of one `family` that `nft -j list tables` prints.
 pub(crate) fn table_names(text: &str, family: &str) -> Result<Vec<String>, String> {
-    let value: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
-    let items = value.get("nftables").and_then(Value::as_array).ok_or("no key 'nftables'")?;
+    let value: Json<'_> = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
+    let items = value.get("nftables").and_then(Json::list).ok_or("no key 'nftables'")?;
     Ok(items
         .iter()
         .filter_map(|item| item.get("table"))
-        .filter(|table| table.get("family").and_then(Value::as_str) == Some(family))
+        .filter(|table| table.get("family").and_then(Json::text) == Some(family))
         .filter_map(|table| string(table, "name"))
         .collect())
 }
 
-fn string(value: &Value, key: &str) -> Option<String> {
-    value.get(key).and_then(Value::as_str).map(str::to_owned)
+fn string(value: &Json<'_>, key: &str) -> Option<String> {
+    value.get(key).and_then(Json::text).map(str::to_owned)
 }
 
-fn timed(element: &Value) -> Option<Timed> {
+fn timed(element: &Json<'_>) -> Option<Timed> {
     let element = element.get("elem")?;
     let value = string(element, "val")?;
     // Below one second nft prints 0.
-    let left = element.get("expires").and_then(Value::as_u64).unwrap_or_default();
+    let left = element.get("expires").and_then(Json::number).unwrap_or_default();
     Some(Timed { value, left: Duration::from_secs(left) })
 }
 
-fn rule(body: &Value) -> Rule {
-    let statements = body.get("expr").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+fn rule(body: &Json<'_>) -> Rule {
+    let statements = body.get("expr").and_then(Json::list).unwrap_or_default();
     let parts = statements.iter().map(|statement| part(statement).unwrap_or_else(|| unknown(statement))).collect();
     Rule { parts, comment: string(body, "comment") }
 }
 
 /// What we never write stays JSON: no rule of ours compares equal to it.
-fn unknown(statement: &Value) -> Part {
+fn unknown(statement: &Json<'_>) -> Part {
     Part::Words(statement.to_string())
 }
 
-fn part(statement: &Value) -> Option<Part> {
-    let (kind, body) = statement.as_object()?.iter().next()?;
-    let words = match kind.as_str() {
+fn part(statement: &Json<'_>) -> Option<Part> {
+    let (kind, body) = statement.first()?;
+    let words = match kind {
         "match" => return matching(body),
-        "counter" => match body.as_str() {
+        "counter" => match body.text() {
             Some(name) => format!("counter name \"{name}\""),
             None => "counter".to_owned(),
         },
-        "accept" | "drop" => kind.clone(),
-        "reject" => match (body.get("type")?.as_str()?, body.get("expr").and_then(Value::as_str)) {
+        "accept" | "drop" => kind.to_owned(),
+        "reject" => match (body.get("type")?.text()?, body.get("expr").and_then(Json::text)) {
             (kind, Some(code)) => format!("reject with {kind} {code}"),
             (kind, None) => format!("reject with {kind}"),
         },
@@ -136,7 +137,7 @@ fn part(statement: &Value) -> Option<Part> {
                 None => expression(key)?,
             };
             let value = body.get("value")?;
-            match value.as_u64() {
+            match value.number() {
                 // Raw payload is written in hex, as the RFCs' figures are.
                 Some(number) => format!("{left} set {number:#x}"),
                 None => format!("{left} set {}", scalar(value)?),
@@ -147,9 +148,9 @@ fn part(statement: &Value) -> Option<Part> {
     Some(Part::Words(words))
 }
 
-fn matching(body: &Value) -> Option<Part> {
+fn matching(body: &Json<'_>) -> Option<Part> {
     let (left, right) = (body.get("left")?, body.get("right")?);
-    let op = body.get("op")?.as_str()?;
+    let op = body.get("op")?.text()?;
     if let Some(jhash) = left.get("jhash") {
         return hash(jhash, op, right).map(Part::Hash);
     }
@@ -160,50 +161,55 @@ fn matching(body: &Value) -> Option<Part> {
         _ => return None,
     };
     // `tcp flags != syn / fin,syn,rst,ack`
-    if let Some([flags, mask]) = left.get("&").and_then(Value::as_array).map(Vec::as_slice) {
+    if let Some([flags, mask]) = left.get("&").and_then(Json::list) {
         return Some(Part::Words(format!("{} {not}{} / {}", expression(flags)?, comma(right)?, comma(mask)?)));
     }
     let left = expression(left)?;
+    // nft is asked for numbers here, since it looks names up in files of the host.
+    let word = |value: &Json<'_>| match value.number().and_then(|number| u8::try_from(number).ok()) {
+        Some(number) if left == "meta l4proto" => Some(Proto(number).to_string()),
+        _ => scalar(value),
+    };
     let right = match right {
-        Value::String(text) if left.ends_with("ifname") => format!("\"{text}\""),
-        Value::Array(_) => comma(right)?,
-        Value::Object(_) => {
-            let mut members: Vec<String> = right.get("set")?.as_array()?.iter().map(scalar).collect::<Option<_>>()?;
+        Json::Text(text) if left.ends_with("ifname") => format!("\"{text}\""),
+        Json::List(_) => comma(right)?,
+        Json::Object(_) => {
+            let mut members: Vec<String> = right.get("set")?.list()?.iter().map(word).collect::<Option<_>>()?;
             members.sort_unstable();
             format!("{{ {} }}", members.join(", "))
         }
-        scalar_value => scalar(scalar_value)?,
+        single => word(single)?,
     };
     Some(Part::Words(format!("{left} {not}{right}")))
 }
 
 /// `syn`, or `["fin","syn"]` as `fin,syn`.
-fn comma(value: &Value) -> Option<String> {
+fn comma(value: &Json<'_>) -> Option<String> {
     match value {
-        Value::Array(list) => Some(list.iter().map(scalar).collect::<Option<Vec<_>>>()?.join(",")),
+        Json::List(list) => Some(list.iter().map(scalar).collect::<Option<Vec<_>>>()?.join(",")),
         other => scalar(other),
     }
 }
 
-fn scalar(value: &Value) -> Option<String> {
+fn scalar(value: &Json<'_>) -> Option<String> {
     match value {
-        Value::String(text) => Some(match text.strip_prefix("0x") {
+        Json::Text(text) => Some(match text.strip_prefix("0x") {
             Some(digits) => format!("0x{}", digits.trim_start_matches('0')),
-            None => text.clone(),
+            None => text.clone().into_owned(),
         }),
-        Value::Number(number) => number.as_u64().map(|number| number.to_string()),
+        Json::Number(_) => value.number().map(|number| number.to_string()),
         _ => None,
     }
 }
 
-fn expression(value: &Value) -> Option<String> {
-    let (kind, body) = value.as_object()?.iter().next()?;
-    match kind.as_str() {
+fn expression(value: &Json<'_>) -> Option<String> {
+    let (kind, body) = value.first()?;
+    match kind {
         "payload" => {
             if let (Some(protocol), Some(field)) = (string(body, "protocol"), string(body, "field")) {
                 return Some(format!("{protocol} {field}"));
             }
-            let number = |key| body.get(key).and_then(Value::as_u64);
+            let number = |key| body.get(key).and_then(Json::number);
             Some(format!("@{},{},{}", string(body, "base")?, number("offset")?, number("len")?))
         }
         "meta" => {
@@ -212,20 +218,20 @@ fn expression(value: &Value) -> Option<String> {
         }
         "ct" => Some(format!("ct {}", string(body, "key")?)),
         "fib" => {
-            let flags = body.get("flags")?.as_array()?;
+            let flags = body.get("flags")?.list()?;
             Some(format!(
                 "fib {} {}",
                 flags.iter().map(scalar).collect::<Option<Vec<_>>>()?.join(" . "),
                 string(body, "result")?
             ))
         }
-        "concat" => Some(body.as_array()?.iter().map(expression).collect::<Option<Vec<_>>>()?.join(" . ")),
+        "concat" => Some(body.list()?.iter().map(expression).collect::<Option<Vec<_>>>()?.join(" . ")),
         _ => None,
     }
 }
 
-fn hash(jhash: &Value, op: &str, right: &Value) -> Option<Hash> {
-    let number = |key| jhash.get(key).and_then(Value::as_u64);
+fn hash(jhash: &Json<'_>, op: &str, right: &Json<'_>) -> Option<Hash> {
+    let number = |key| jhash.get(key).and_then(Json::number);
     if number("offset") != Some(1) {
         return None;
     }
@@ -234,15 +240,15 @@ fn hash(jhash: &Value, op: &str, right: &Value) -> Option<Hash> {
         "!=" => false,
         _ => return None,
     };
-    let members = match right.get("set").and_then(Value::as_array) {
-        Some(members) => members.as_slice(),
+    let members = match right.get("set").and_then(Json::list) {
+        Some(members) => members,
         None => std::slice::from_ref(right),
     };
     let mut list = Vec::new();
     for member in members {
         let bucket =
-            |value: &Value| value.as_u64().and_then(|number| u16::try_from(number).ok()).filter(|&n| n <= MAX_TOTAL);
-        match member.get("range").and_then(Value::as_array).map(Vec::as_slice) {
+            |value: &Json<'_>| value.number().and_then(|number| u16::try_from(number).ok()).filter(|&n| n <= MAX_TOTAL);
+        match member.get("range").and_then(Json::list) {
             Some([first, last]) => list.extend(bucket(first)?..=bucket(last)?),
             _ => list.push(bucket(member)?),
         }

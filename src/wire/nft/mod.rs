@@ -6,6 +6,7 @@
 //! listing a named map of `typeof jhash`, so owned buckets are anonymous sets.
 
 pub(crate) mod cluster;
+mod json;
 pub(crate) mod list;
 pub(crate) mod rule;
 
