@@ -38,8 +38,13 @@ impl Default for Lab {
 impl Lab {
     /// An empty network; its bridge is called `lan` and does not snoop.
     pub(crate) fn new() -> Lab {
+        Lab::called(&format!("fu{}", std::process::id()))
+    }
+
+    /// The same with namespaces whose names begin so.
+    pub(crate) fn called(prefix: &str) -> Lab {
         assert!(nix::unistd::geteuid().is_root(), "this test makes network namespaces and needs root");
-        let prefix = format!("fu{}-{}", std::process::id(), LABS.fetch_add(1, Ordering::Relaxed));
+        let prefix = format!("{prefix}-{}", LABS.fetch_add(1, Ordering::Relaxed));
         // In memory, as /run is: a state file is synced each time that it is replaced.
         let folder = Path::new("/dev/shm").join(&prefix);
         fs::create_dir_all(&folder).unwrap();

@@ -1,0 +1,613 @@
+//! The rows: what is compared with what, and the bar of each.
+
+use crate::measure::{Pairs, Report, Took, run, run_well};
+use crate::support::{Host, Lab, eventually};
+use crate::sys::raw;
+use crate::types::net::Mac;
+use crate::wire::arp;
+use crate::wire::heartbeat::{ClusterHash, Echoes, Frame, Keys};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+/// What the rows are told.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    /// Where the shipped binaries are.
+    pub(crate) binaries: PathBuf,
+    /// Pairs a row, where the user wants another number than the row's own.
+    pub(crate) pairs: Option<usize>,
+}
+
+/// One row.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) run: fn(&str, &Bench, &mut Report),
+}
+
+const fn row(name: &'static str, about: &'static str, run: fn(&str, &Bench, &mut Report)) -> Row {
+    Row { name, about, run }
+}
+
+pub(crate) const ROWS: &[Row] = &[
+    row("vip-show", "one start: vip show / ip -j addr, wall and CPU <= 1.0", vip_show),
+    row("bucket-show", "one start: bucket show / nft -j list table, wall and CPU <= 1.4", bucket_show),
+    row("hash-owner-brief", "5,000,000 addresses: hash-owner --brief / wc -l, <= 4", hash_owner_brief),
+    row("hash-owner-json", "5,000,000 addresses: hash-owner / wc -l, <= 12", hash_owner_json),
+    row("hash-owner-cat", "the same two through '| cat', told", hash_owner_cat),
+    row("arp-arping", "4,096 gratuitous ARPs: vip arp / arping one by one (16, scaled), <= 0.01", arp_arping),
+    row("arp-sendmmsg", "4,096 gratuitous ARPs: vip arp / a program of one sendmmsg loop, <= 2", arp_sendmmsg),
+    row("add-1000", "1,000 addresses: vip add / ip -batch, <= 0.7", add_1000),
+    row("add-10000", "10,000 addresses: vip add / ip -batch, <= 0.8", add_10000),
+    row("heartbeat-signed", "heartbeat recv: 100,000 signed frames/s on one core, none lost, memory flat", signed),
+    row("heartbeat-forged", "heartbeat recv: 100,000 forged frames/s, 10 real peers stay up", forged),
+    row("sizes", "bytes of each binary, told", sizes),
+    row("instructions", "instructions to start, by callgrind, told", instructions),
+];
+
+impl Bench {
+    fn binary(&self, name: &str) -> PathBuf {
+        self.binaries.join(name)
+    }
+
+    fn pairs(&self, own: usize) -> usize {
+        self.pairs.unwrap_or(own)
+    }
+}
+
+/// A command whose output goes nowhere.
+fn quiet(program: impl AsRef<OsStr>, args: &str) -> Command {
+    let mut command = Command::new(program);
+    command.args(args.split_whitespace()).stdin(Stdio::null()).stdout(Stdio::null());
+    command
+}
+
+/// One of our commands as it runs on `host`.
+fn on(host: &Host, program: impl AsRef<OsStr>, args: &str) -> Command {
+    let mut command = quiet(program, args);
+    host.environment(&mut command);
+    command
+}
+
+fn reading(mut command: Command, path: &Path) -> Command {
+    command.stdin(File::open(path).unwrap());
+    command
+}
+
+fn pin(core: usize) {
+    let mut cores = CpuSet::new();
+    // On a machine of one core everything shares it.
+    cores.set(core.min(std::thread::available_parallelism().map_or(0, |cores| cores.get() - 1))).unwrap();
+    sched_setaffinity(Pid::from_raw(0), &cores).unwrap();
+}
+
+/// What the names of our namespaces and files begin with: the script removes them by it.
+fn prefix() -> String {
+    std::env::var("FAILOVER_BENCH_PREFIX").unwrap_or_else(|_| format!("bn-{}", std::process::id()))
+}
+
+fn lab() -> Lab {
+    Lab::called(&prefix())
+}
+
+// One start.
+
+fn vip_show(name: &str, bench: &Bench, report: &mut Report) {
+    let lab = lab();
+    let host = lab.host("n1", &["192.0.2.1/24", "192.0.2.10/24", "2001:db8::1/64"]);
+    let (count, vip) = (bench.pairs(300), bench.binary("vip"));
+    let (mut ours, mut peer) = (on(&host, vip, "show"), quiet("ip", "-j addr"));
+    let pairs = host.inside(move || Pairs::measure(count, || run_well(&mut ours), || run_well(&mut peer)));
+    report.pairs(name, &pairs.join().unwrap(), Some(1.0), Some(1.0), "");
+}
+
+const CLUSTER: &str = "192.0.2.100";
+const INIT: &str = "init 192.0.2.100 --dev eth0 --mac 01:02:03:04:05:06 --total 8 --seed 0 --local 1-4";
+
+fn bucket_show(name: &str, bench: &Bench, report: &mut Report) {
+    let lab = lab();
+    let host = lab.host("n1", &["192.0.2.1/24"]);
+    let (count, bucket) = (bench.pairs(100), bench.binary("bucket"));
+    let mut init = on(&host, &bucket, INIT);
+    let mut ours = on(&host, &bucket, &format!("show {CLUSTER}"));
+    let mut peer = quiet("nft", &format!("-j list table ip failover_{}", CLUSTER.replace('.', "_")));
+    let pairs = host.inside(move || {
+        run_well(&mut init);
+        Pairs::measure(count, || run_well(&mut ours), || run_well(&mut peer))
+    });
+    report.pairs(name, &pairs.join().unwrap(), Some(1.4), Some(1.4), "");
+}
+
+// Bulk.
+
+/// Five million addresses that look like a log's: no order, all lengths.
+struct Addresses(PathBuf);
+
+impl Addresses {
+    fn new() -> Addresses {
+        let path = std::env::temp_dir().join(format!("{}-addresses", prefix()));
+        let mut text = String::with_capacity(75_000_000);
+        let mut state = 1_u32;
+        for _ in 0..5_000_000 {
+            // The 32 bit generator of Numerical Recipes; its high bits are good enough here.
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let _ = writeln!(text, "{}", Ipv4Addr::from(state));
+        }
+        fs::write(&path, text).unwrap();
+        Addresses(path)
+    }
+}
+
+impl Drop for Addresses {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn bulk(bench: &Bench, args: &str) -> Pairs {
+    let input = Addresses::new();
+    let ours = || run_well(&mut reading(quiet(bench.binary("hash-owner"), args), &input.0));
+    Pairs::measure(bench.pairs(20), ours, || run_well(&mut reading(quiet("wc", "-l"), &input.0)))
+}
+
+fn hash_owner_brief(name: &str, bench: &Bench, report: &mut Report) {
+    report.pairs(name, &bulk(bench, "--total 64 --seed 7 --brief"), Some(4.0), None, ", into /dev/null");
+}
+
+fn hash_owner_json(name: &str, bench: &Bench, report: &mut Report) {
+    report.pairs(name, &bulk(bench, "--total 64 --seed 7"), Some(12.0), None, ", into /dev/null");
+}
+
+fn hash_owner_cat(name: &str, bench: &Bench, report: &mut Report) {
+    let input = Addresses::new();
+    let piped = |words: &str| {
+        let mut shell = quiet("sh", "-c");
+        shell.arg(format!("{words} | cat >/dev/null")).stdin(File::open(&input.0).unwrap());
+        run_well(&mut shell)
+    };
+    let ours = bench.binary("hash-owner").display().to_string();
+    for more in [" --brief", ""] {
+        let pairs = Pairs::measure(
+            bench.pairs(20),
+            || piped(&format!("'{ours}' --total 64 --seed 7{more}")),
+            || piped("wc -l"),
+        );
+        let what = if more.is_empty() { ", JSON" } else { ", --brief" };
+        report.pairs(name, &pairs, None, None, what);
+    }
+}
+
+// Announcements.
+
+const N_ARPS: u32 = 4096;
+
+/// The addresses that are announced: as many as asked for, from 198.18.0.1 on (RFC 2544).
+fn address(number: u32) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(Ipv4Addr::new(198, 18, 0, 1)) + number)
+}
+
+/// A file of `count` lines in the host's folder.
+fn lines(host: &Host, name: &str, count: u32, line: impl Fn(Ipv4Addr) -> String) -> PathBuf {
+    let path = host.folder.join(name);
+    fs::write(&path, (0..count).map(|number| line(address(number)) + "\n").collect::<String>()).unwrap();
+    path
+}
+
+/// Two hosts, the first with all the addresses.
+fn announcer(lab: &Lab) -> (Host, Host, PathBuf) {
+    let (host, other) = (lab.host("n1", &["192.0.2.1/24"]), lab.host("n2", &["192.0.2.2/24"]));
+    let batch = lines(&host, "batch", N_ARPS, |addr| format!("addr add {addr}/32 dev eth0"));
+    host.sh(&format!("ip -batch {}", batch.display()));
+    let operands = lines(&host, "operands", N_ARPS, |addr| addr.to_string());
+    (host, other, operands)
+}
+
+const ARP: &str = "arp - --dev eth0 --form request";
+
+fn arp_arping(name: &str, bench: &Bench, report: &mut Report) {
+    const SOME: u32 = 16;
+    let lab = lab();
+    let (host, other, operands) = announcer(&lab);
+    // arping waits a second after each: three pairs are a minute.
+    let (count, vip) = (bench.pairs(3), bench.binary("vip"));
+    let mut ours = on(&host, vip, ARP);
+    let pairs = host.inside(move || {
+        Pairs::measure(
+            count,
+            || run_well(ours.stdin(File::open(&operands).unwrap())),
+            || {
+                let each = (0..SOME)
+                    .map(|number| run(&mut quiet("arping", &format!("-U -q -c 1 -I eth0 {}", address(number)))).0);
+                let all = each.reduce(|sum, one| Took { wall: sum.wall + one.wall, cpu: sum.cpu + one.cpu });
+                all.unwrap().scaled(N_ARPS / SOME)
+            },
+        )
+    });
+    report.pairs(name, &pairs.join().unwrap(), Some(0.01), None, ", peer of 16, scaled");
+    drop(other);
+}
+
+fn arp_sendmmsg(name: &str, bench: &Bench, report: &mut Report) {
+    let lab = lab();
+    let (host, other, operands) = announcer(&lab);
+    let (count, vip) = (bench.pairs(100), bench.binary("vip"));
+    let mut ours = on(&host, vip, ARP);
+    let mut peer = quiet(std::env::current_exe().unwrap(), &format!("--sendmmsg eth0 {N_ARPS}"));
+    let received = || {
+        let said: Value = serde_json::from_str(&other.sh("ip -json -stats link show dev eth0")).unwrap();
+        said[0]["stats64"]["rx"]["packets"].as_u64().unwrap()
+    };
+    let before = received();
+    let pairs = host.inside(move || {
+        Pairs::measure(count, || run_well(ours.stdin(File::open(&operands).unwrap())), || run_well(&mut peer))
+    });
+    let pairs = pairs.join().unwrap();
+    // One pair is not measured; the neighbour counts that neither cheats.
+    let wanted = 2 * (count as u64 + 1) * u64::from(N_ARPS);
+    assert!(received() - before >= wanted, "{} frames came, {wanted} were sent", received() - before);
+    report.pairs(name, &pairs, Some(2.0), None, ", both from start to end");
+}
+
+/// The bare loop as a program: the same frames, made, sent, and nothing said.
+pub(crate) fn bare_loop(words: &mut dyn Iterator<Item = String>) -> ExitCode {
+    let (dev, count) = (words.next().unwrap(), words.next().unwrap().parse::<u32>().unwrap());
+    let ifindex = nix::net::if_::if_nametoindex(dev.as_str()).unwrap();
+    let mac = Mac([2, 0, 0, 0, 0, 1]);
+    let frames: Vec<Vec<u8>> = (0..count)
+        .map(|number| arp::announcement(arp::Form::Request, mac, mac, address(number), Mac::BROADCAST))
+        .collect();
+    let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+    let socket = raw::packet_socket(ifindex, &dev, 0).unwrap();
+    let mut sent = 0;
+    while sent < frames.len() {
+        let (more, why) = raw::send_many(socket.as_fd(), &frames[sent..]);
+        assert!(why.is_none(), "{why:?}");
+        sent += more;
+    }
+    ExitCode::SUCCESS
+}
+
+// Many addresses.
+
+fn add_1000(name: &str, bench: &Bench, report: &mut Report) {
+    add(name, bench, report, 1_000, 0.7);
+}
+
+fn add_10000(name: &str, bench: &Bench, report: &mut Report) {
+    add(name, bench, report, 10_000, 0.8);
+}
+
+fn add(name: &str, bench: &Bench, report: &mut Report, n_addresses: u32, bar: f64) {
+    let lab = lab();
+    let host = lab.host("n1", &["192.0.2.1/24"]);
+    let operands = lines(&host, "operands", n_addresses, |addr| format!("{addr}/32"));
+    let batch = lines(&host, "batch", n_addresses, |addr| format!("addr add {addr}/32 dev eth0"));
+    let (count, vip) = (bench.pairs(20), bench.binary("vip"));
+    let mut ours = on(&host, vip, "add - --dev eth0");
+    let mut peer = quiet("ip", &format!("-batch {}", batch.display()));
+    let fresh = move || {
+        // Taking ten thousand away one by one takes longer than adding them; the interface takes them along.
+        for line in
+            ["link del eth0", "link add eth0 type veth peer name peer0", "link set peer0 up", "link set eth0 up"]
+        {
+            run_well(&mut quiet("ip", line));
+        }
+    };
+    let pairs = host.inside(move || {
+        let full = || {
+            let said = Command::new("ip").args(["-o", "-4", "addr", "show", "dev", "eth0"]).output().unwrap().stdout;
+            assert_eq!(String::from_utf8(said).unwrap().lines().count(), n_addresses as usize);
+        };
+        Pairs::measure(
+            count,
+            || {
+                fresh();
+                let took = run_well(ours.stdin(File::open(&operands).unwrap()));
+                full();
+                took
+            },
+            || {
+                fresh();
+                let took = run_well(&mut peer);
+                full();
+                took
+            },
+        )
+    });
+    report.pairs(name, &pairs.join().unwrap(), Some(bar), None, "");
+}
+
+// Heartbeats.
+
+const RATE: u32 = 100_000;
+const TICK: Duration = Duration::from_millis(1);
+
+/// A receiver on its own core.
+struct Receiver {
+    child: Child,
+    out: PathBuf,
+}
+
+impl Receiver {
+    fn start(bench: &Bench, host: &Host, args: &str) -> Receiver {
+        let key = key(host, "key", 1);
+        let out = host.folder.join("out");
+        let mut command = on(host, bench.binary("heartbeat"), &format!("recv --key {} {args}", key.display()));
+        command.stdout(File::create(&out).unwrap());
+        let child = host.inside(move || {
+            pin(0);
+            command.spawn().unwrap()
+        });
+        let receiver = Receiver { child: child.join().unwrap(), out };
+        eventually("it listens", Duration::from_secs(5), || host.sh("ss -Hlun").contains(":6940"));
+        receiver
+    }
+
+    /// CPU time so far, of its one thread (proc(5), `schedstat`).
+    fn cpu(&self) -> Duration {
+        let text = fs::read_to_string(format!("/proc/{}/schedstat", self.child.id())).unwrap();
+        Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+    }
+
+    fn memory_kib(&self) -> u64 {
+        let text = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    /// All records so far, whole lines only.
+    fn records(&self) -> Vec<Value> {
+        let text = fs::read_to_string(&self.out).unwrap();
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn key(host: &Host, name: &str, byte: u8) -> PathBuf {
+    let path = host.folder.join(name);
+    fs::write(&path, format!("{byte:02x}").repeat(32)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    path
+}
+
+/// A payload of 300 bytes, another with each beat as a sender's is.
+fn payload(node: &str, sequence: u64) -> String {
+    let mut text = format!(
+        r#"{{"kind":"bucket.state","v":1,"time":"2026-11-30T00:00:{:02}.{:06}Z","host":"{node}","subject":"192.0.2.100","own":"1-22,40","draining":"","epoch":7,"config":"0123456789abcdef","valid_for_ms":{}.125"#,
+        sequence / 1_000_000 % 60,
+        sequence % 1_000_000,
+        2000 + sequence % 1000,
+    );
+    let missing = 300 - text.len() - r#","reason":""}"#.len();
+    let _ = write!(text, r#","reason":"{}"}}"#, "x".repeat(missing));
+    assert_eq!(text.len(), 300);
+    text
+}
+
+/// Signed frames of many nodes, each newer than the last.
+struct Signer {
+    keys: Keys,
+    n_nodes: u64,
+    next: u64,
+}
+
+impl Signer {
+    fn frames(&mut self, count: u32) -> Vec<Vec<u8>> {
+        let mut echoes = Vec::new();
+        (0..u64::from(count))
+            .map(|_| {
+                let (node, sequence) = (self.next % self.n_nodes, self.next / self.n_nodes + 1);
+                self.next += 1;
+                let name = format!("node{node}");
+                let frame = Frame {
+                    goodbye: false,
+                    extra: false,
+                    link: 0,
+                    incarnation: 1,
+                    sequence,
+                    sent_us: sequence,
+                    nonce: node + 1,
+                    name: &name,
+                    payload: &payload(&name, sequence),
+                    echoes: Echoes::write(&[], &mut echoes),
+                };
+                let mut bytes = Vec::new();
+                frame.encode(ClusterHash::new("failover"), Some(&self.keys), &mut bytes).unwrap();
+                bytes
+            })
+            .collect()
+    }
+}
+
+/// Sends frames at `rate` a second from a core of its own; how many left, and how long it took.
+fn flood(host: &Host, frames: Vec<Vec<u8>>, rate: u32) -> (u64, Duration) {
+    let thread = host.inside(move || {
+        pin(1);
+        let socket = UdpSocket::bind("192.0.2.2:0").unwrap();
+        socket.connect("192.0.2.1:6940").unwrap();
+        let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+        let started = Instant::now();
+        let mut sent = 0;
+        while sent < frames.len() {
+            let due = started.elapsed().as_micros() * u128::from(rate) / 1_000_000 + u128::from(rate / 1000);
+            let due = usize::try_from(due).unwrap().min(frames.len());
+            while sent < due {
+                let (more, why) = raw::send_many(socket.as_fd(), &frames[sent..due]);
+                assert!(why.is_none(), "{why:?}");
+                sent += more;
+            }
+            std::thread::sleep(TICK);
+        }
+        (sent as u64, started.elapsed())
+    });
+    thread.join().unwrap()
+}
+
+/// Datagrams that the receiver's socket dropped, by the kernel's own count.
+fn dropped(host: &Host) -> u64 {
+    let text = host.sh("cat /proc/net/udp");
+    let drops = text.lines().skip(1).filter_map(|line| line.split_whitespace().last()?.parse::<u64>().ok());
+    drops.sum()
+}
+
+fn keys(path: &Path) -> Keys {
+    Keys::parse(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// A rate and a share of a core, as a sentence.
+fn pace(sent: u64, took: Duration, cpu: Duration) -> String {
+    let rate = f64::from(u32::try_from(sent).unwrap()) / took.as_secs_f64();
+    let share = cpu.as_secs_f64() / took.as_secs_f64() * 100.0;
+    format!("{rate:.0} frames/s, receiver's core {share:.0} %")
+}
+
+fn signed(name: &str, bench: &Bench, report: &mut Report) {
+    const N_NODES: u64 = 100;
+    const SECONDS: u32 = 5;
+    let lab = lab();
+    let (n1, n2) = (lab.host("n1", &["192.0.2.1/24"]), lab.host("n2", &["192.0.2.2/24"]));
+    let receiver = Receiver::start(bench, &n1, "--bind 192.0.2.1 --follow");
+    let mut signer = Signer { keys: keys(&key(&n2, "key", 1)), n_nodes: N_NODES, next: 0 };
+    // Each node comes up first: that writes files, once in its life.
+    let mut sent = flood(&n2, signer.frames(10 * u32::try_from(N_NODES).unwrap()), 1_000).0;
+    let mut memory = Vec::new();
+    for round in 1..=bench.pairs(4) {
+        let frames = signer.frames(RATE * SECONDS);
+        let before = receiver.cpu();
+        let (more, took) = flood(&n2, frames, RATE);
+        std::thread::sleep(Duration::from_millis(200));
+        sent += more;
+        memory.push(receiver.memory_kib());
+        let used = receiver.cpu().saturating_sub(before);
+        let raw = json!({"round": round, "sent": more, "wall_s": took.as_secs_f64(), "cpu_s": used.as_secs_f64(),
+            "dropped": dropped(&n1), "memory_kib": memory.last()});
+        report.fact(name, &format!("round {round}"), &pace(more, took, used), None, &raw);
+    }
+    // The next renewal of every node tells what was taken in.
+    std::thread::sleep(Duration::from_millis(2500));
+    let mut links: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    for record in receiver.records() {
+        if let (Some(node), Some(link)) = (record["subject"].as_str(), record["links"].get(0)) {
+            let number = |key: &str| link[key].as_u64().unwrap_or_default();
+            links.insert(node.to_owned(), (number("received"), number("lost")));
+        }
+    }
+    let received: u64 = links.values().map(|(received, _)| received).sum();
+    let lost: u64 = links.values().map(|(_, lost)| lost).sum();
+    let drops = dropped(&n1);
+    let text = format!("{sent} sent, {received} taken in, {lost} missed by sequence, {drops} dropped by the socket");
+    let whole = received == sent && lost == 0 && drops == 0;
+    report.fact(name, "none lost", &text, Some(whole), &json!({"sent": sent, "received": received, "dropped": drops}));
+    let (first, last) = (memory[0], memory[memory.len() - 1]);
+    let text = format!("{first} KiB after the first round, {last} KiB after the last");
+    report.fact(name, "memory flat", &text, Some(last <= first + first / 20), &json!(memory));
+}
+
+fn forged(name: &str, bench: &Bench, report: &mut Report) {
+    const N_PEERS: usize = 10;
+    const SECONDS: u32 = 5;
+    let lab = lab();
+    let (n1, n2) = (lab.host("n1", &["192.0.2.1/24"]), lab.host("n2", &["192.0.2.2/24"]));
+    let names: Vec<String> = (1..=N_PEERS).map(|number| format!("real{number}")).collect();
+    let args = format!("--bind 192.0.2.1 --follow --dead-after 500ms --expect {}", names.join(","));
+    let receiver = Receiver::start(bench, &n1, &args);
+    let (right, wrong) = (key(&n2, "key", 1), key(&n2, "wrong", 2));
+    let senders: Vec<_> = names.iter().map(|node| sender(bench, &n2, node, &right)).collect();
+    let up = |records: &[Value]| {
+        let last =
+            |node: &String| records.iter().rfind(|record| record["subject"] == **node).map(|r| r["status"].clone());
+        names.iter().all(|node| last(node) == Some("up".into()))
+    };
+    eventually("all are up", Duration::from_secs(5), || up(&receiver.records()));
+    let mut signer = Signer { keys: keys(&wrong), n_nodes: N_PEERS as u64, next: 0 };
+    let seen = receiver.records().len();
+    let (mut sent, mut memory) = (0, Vec::new());
+    for round in 1..=bench.pairs(4) {
+        let frames = signer.frames(RATE * SECONDS);
+        let before = receiver.cpu();
+        let (more, took) = flood(&n2, frames, RATE);
+        sent += more;
+        memory.push(receiver.memory_kib());
+        let used = receiver.cpu().saturating_sub(before);
+        let raw = json!({"round": round, "sent": more, "wall_s": took.as_secs_f64(), "cpu_s": used.as_secs_f64(),
+            "dropped": dropped(&n1), "memory_kib": memory.last()});
+        report.fact(name, &format!("round {round}"), &pace(more, took, used), None, &raw);
+    }
+    std::thread::sleep(Duration::from_millis(2500));
+    let records = receiver.records();
+    let refused: u64 = records.iter().filter_map(|record| record["refused"]["signature"].as_u64()).sum();
+    let bad = |record: &&Value| record["event"] == "down" || record["event"] == "late";
+    let fell = records[seen..].iter().filter(bad).count();
+    let text = format!("{fell} times late or down; {refused} of {sent} refused, {} dropped", dropped(&n1));
+    report.fact(name, "10 peers stay up", &text, Some(fell == 0 && up(&records)), &json!({"fell": fell}));
+    let (first, last) = (memory[0], memory[memory.len() - 1]);
+    let text = format!("{first} KiB after the first round, {last} KiB after the last");
+    report.fact(name, "memory flat", &text, Some(last <= first + first / 20), &json!(memory));
+    drop(senders);
+}
+
+/// A real peer that beats ten times a second.
+fn sender(bench: &Bench, host: &Host, node: &str, key: &Path) -> Receiver {
+    let out = host.folder.join(format!("out-{node}"));
+    let args = format!("send --to 192.0.2.1 --interval 100ms --node {node} --key {}", key.display());
+    let mut command = on(host, bench.binary("heartbeat"), &args);
+    command.stdout(File::create(&out).unwrap());
+    let child = host.inside(move || {
+        pin(1);
+        command.spawn().unwrap()
+    });
+    Receiver { child: child.join().unwrap(), out }
+}
+
+// What is told.
+
+const BINARIES: [&str; 4] = ["bucket", "hash-owner", "heartbeat", "vip"];
+
+fn sizes(name: &str, bench: &Bench, report: &mut Report) {
+    for binary in BINARIES {
+        let bytes = fs::metadata(bench.binary(binary)).unwrap().len();
+        report.fact(name, binary, &format!("{} kB", bytes / 1000), None, &json!(bytes));
+    }
+}
+
+fn instructions(name: &str, bench: &Bench, report: &mut Report) {
+    let lab = lab();
+    let host = lab.host("n1", &["192.0.2.1/24", "192.0.2.10/24", "2001:db8::1/64"]);
+    let path = |binary: &str| bench.binary(binary).display().to_string();
+    let lines = [
+        ("vip show".to_owned(), format!("{} show", path("vip"))),
+        ("ip -j addr".to_owned(), "ip -j addr".to_owned()),
+        ("bucket --version".to_owned(), format!("{} --version", path("bucket"))),
+        ("heartbeat --version".to_owned(), format!("{} --version", path("heartbeat"))),
+        ("hash-owner 192.0.2.1".to_owned(), format!("{} --total 8 192.0.2.1", path("hash-owner"))),
+        ("true".to_owned(), "true".to_owned()),
+    ];
+    for (what, line) in lines {
+        let mut command = on(&host, "valgrind", "--tool=callgrind --callgrind-out-file=/dev/null");
+        command.args(line.split_whitespace());
+        let said = host.inside(move || command.output().unwrap().stderr).join().unwrap();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        let count = said.lines().find_map(|line| line.split("refs:").nth(1));
+        let count: u64 = count.unwrap_or_else(|| panic!("{said}")).trim().replace(',', "").parse().unwrap();
+        report.fact(name, &what, &format!("{} k", count / 1000), None, &json!(count));
+    }
+}
