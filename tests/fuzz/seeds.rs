@@ -1,0 +1,144 @@
+//! Real input to begin from: captures, vectors, and records as our commands print them.
+
+use crate::targets::{KEY, keys};
+use crate::types::net::Mac;
+use crate::wire::heartbeat::{ClusterHash, Echoed, Echoes, Frame, PeerHash};
+use crate::wire::{arp, ndp};
+use std::fs;
+use std::path::PathBuf;
+
+const SHOW: &str = r#"{"kind":"bucket.show","v":1,"time":"2026-11-30T03:00:59.284429Z","host":"n1","subject":"192.0.2.100","backend":"nft","dev":"eth0","mac":"01:02:03:04:05:06","unicast":false,"algo":"nft","mode":"sourceip","total":8,"seed":0,"params":"--total 8","owned":"1-4","opening":"","reset":"","draining":"","epoch":3,"config":"0123456789abcdef","accepted_packets":0,"accepted_bytes":0,"dropped_packets":0,"dropped_bytes":0,"drained_packets":0,"refused_out_packets":0}"#;
+const STATE: &str = r#"{"kind":"bucket.state","v":1,"time":"2026-11-30T03:00:59.284429Z","host":"n1","subject":"192.0.2.100","own":"1-4","draining":"8","epoch":3,"config":"0123456789abcdef","weight":2,"valid_for_ms":2000.5}"#;
+const BEAT: &str = r#"{"kind":"heartbeat.recv","v":1,"time":"2026-11-30T03:00:59.284429Z","host":"n1","subject":"n2","status":"up","valid_for_ms":3000,"received_ms":123456.789,"event":"up","cluster":"failover","incarnation":1796000000000,"sequence":7,"hears_us":true,"hears_links":[0,1],"links":[{"link":0,"local":"192.0.2.1","remote":"192.0.2.2:6940","status":"up","received":7,"lost":0,"jitter_ms":0.1,"last_gap_ms":50}],"lag_ms":0,"view":{"n2":"up","n3":"down"},"payload":[{"received_ms":123456.789,"kind":"bucket.state","v":1,"host":"n2","subject":"192.0.2.100","own":"5-8","draining":"","epoch":3,"config":"0123456789abcdef"}]}"#;
+const PLAN: &str = r#"{"kind":"bucket.plan","v":1,"time":"2026-11-30T03:00:59.284429Z","host":"n1","subject":"192.0.2.100","total":8,"epoch":3,"config":"0123456789abcdef","owners":{"n1":"1-4","n2":"5-8"},"mine":"1-4","moves":[{"buckets":"5","from":"n2","to":"n1","how":"take-over","why":"n2 is down"}],"nodes":{"n1":{"status":"up","weight":1,"own":"1-4","draining":""}},"unowned":"","held":"","needs_fence":[]}"#;
+const FLOW: &str = r#"{"kind":"conntrack","src":"192.0.2.7","sport":4660,"dst":"192.0.2.100","dport":80,"proto":"tcp","other":[1e2,0.10,18446744073709551617]}"#;
+const FENCE: &str = r#"{"kind":"node","subject":"n2","status":"down","weight":3,"fence":{"node":"n2","incarnation":7,"time":"2026-11-30T03:00:59Z","agent":"ipmi"}}"#;
+
+fn tree(path: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// The files of a folder whose names end so.
+fn files(folder: &str, ending: &str) -> Vec<Vec<u8>> {
+    let entries = fs::read_dir(tree(folder)).unwrap().map(|entry| entry.unwrap().path());
+    let mut paths: Vec<PathBuf> = entries.filter(|path| path.to_string_lossy().ends_with(ending)).collect();
+    paths.sort();
+    paths.iter().map(|path| fs::read(path).unwrap()).collect()
+}
+
+fn lines(files: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    files.iter().flat_map(|file| file.split(|byte| *byte == b'\n').map(<[u8]>::to_vec)).collect()
+}
+
+/// The frames of a capture (libpcap, little endian: 24 bytes, then 16 before each frame).
+fn frames(capture: &[u8]) -> Vec<Vec<u8>> {
+    let mut rest = &capture[24..];
+    let mut frames = Vec::new();
+    while let Some((header, after)) = rest.split_at_checked(16) {
+        let length = u32::from_le_bytes(header[8..12].try_into().unwrap()) as usize;
+        frames.push(after[..length].to_vec());
+        rest = &after[length..];
+    }
+    frames
+}
+
+fn beat(payload: &str, signed: bool) -> Vec<u8> {
+    let mut echoes = Vec::new();
+    let heard =
+        [(PeerHash::new("n1"), Echoed { nonce: 5, links: 3 }), (PeerHash::new("n3"), Echoed { nonce: 6, links: 1 })];
+    let frame = Frame {
+        goodbye: false,
+        extra: true,
+        link: 1,
+        incarnation: 1_796_000_000_000,
+        sequence: 7,
+        sent_us: 9,
+        nonce: 11,
+        name: "n2",
+        payload,
+        echoes: Echoes::write(&heard, &mut echoes),
+    };
+    let mut bytes = Vec::new();
+    frame.encode(ClusterHash::new("failover"), signed.then(keys).as_ref(), &mut bytes).unwrap();
+    bytes
+}
+
+/// A state file as a crash would leave it whole.
+fn state(command: &str, body: &str) -> Vec<u8> {
+    format!(r#"{{"kind":"state.{command}","v":1,"host":"n1","boot_id":"b","received_ms":1.5,"state":{body}}}"#)
+        .into_bytes()
+}
+
+/// What the target of this name begins from.
+pub(crate) fn of(name: &str) -> Vec<Vec<u8>> {
+    let texts = |texts: &[&str]| texts.iter().map(|text| text.as_bytes().to_vec()).collect::<Vec<_>>();
+    let (mac, v4, v6) = (Mac([2, 0, 0, 0, 0, 1]), "192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap());
+    match name {
+        "heartbeat_frame" => vec![beat("", true), beat(STATE, true), beat("", false), beat(STATE, false)],
+        "heartbeat_keys" => {
+            texts(&[KEY, &format!("# all\n{KEY} # old\n\n9 {}\n", "ab".repeat(40)), &"0".repeat(64), "300 aa", "1 2 3"])
+        }
+        "heartbeat_payload" => texts(&[STATE, BEAT, &format!("{STATE}\n{STATE}\n"), "{}", ""]),
+        "frame_arp" => {
+            let mut seeds: Vec<Vec<u8>> =
+                files("tests/data/pcap", ".pcap").iter().flat_map(|file| frames(file)).collect();
+            seeds.push(arp::probe(mac, v4));
+            seeds
+        }
+        "frame_ndp" => vec![
+            ndp::advertisement(mac, mac, v6, true, None),
+            ndp::advertisement(mac, mac, v6, false, Some((Mac([2, 0, 0, 0, 0, 2]), v6))),
+            ndp::probe(mac, v6),
+        ],
+        "flow_line" => {
+            let mut seeds = lines(files("tests/data/flow", ".txt"));
+            seeds.extend(lines(files("tests/data/flow", ".flows")));
+            seeds.push(b"192.0.2.1\n10.0.0.255\n1.2.3.4\n255.255.255.255\n0.0.0.0\n".repeat(30));
+            seeds.extend(texts(&[
+                "2001:db8::7",
+                "[2001:db8::7]:4660>[2001:db8::1]:80/tcp",
+                "192.0.2.7:80>192.0.2.1:1/17",
+            ]));
+            seeds
+        }
+        "ss_peer" => lines(files("tests/data/flow", ".txt")),
+        "record_line" => {
+            let mut seeds = texts(&[SHOW, STATE, BEAT, PLAN, FLOW, FENCE, "n1 1-4\nn2 5-8\n# all\n"]);
+            seeds.extend(lines(files("tests/data/vectors/hash", ".jsonl")).into_iter().take(50));
+            seeds.push(b"[".repeat(5000));
+            seeds.push([br#"{"a":"#.repeat(1000), b"1".to_vec(), b"}".repeat(1000)].concat());
+            seeds
+        }
+        "state_file" => vec![
+            state("heartbeat-session", r#"{"nonce":"0011223344556677","heard":{"n2":{"nonce":"01","links":3}}}"#),
+            state("heartbeat-recv", r#"{"nodes":{"n2":{"incarnation":7,"sequence":9}}}"#),
+            state(
+                "bucket",
+                r#"{"vip":"192.0.2.100","dev":"eth0","mac":"01:02:03:04:05:06","made_from":"02:00:00:00:00:01","total":8,"seed":0,"mode":"sourceip","proto":null,"port":null,"rest":"drop","epoch":3,"config":null,"owned":"1-4","opening":"","reset":"","draining":""}"#,
+            ),
+            state(
+                "bucket-plan",
+                r#"{"epoch":3,"mine":"1-4","own":"1-4","could":{"n2":"5-8"},"concluded_ms":12.5,"away_ms":null}"#,
+            ),
+        ],
+        "nft_list" => {
+            let mut seeds = files("src/wire/nft/captured", ".json");
+            seeds.extend(texts(&["{\"nftables\":[]}", "192.0.2.100 timeout 3s expires 1s234ms"]));
+            seeds
+        }
+        "clusterip_file" => texts(&["1,2\n", "", "32\n", "1,3,16"]),
+        "words" => texts(&[
+            "01:02:03:04:05:06",
+            "192.0.2.10/24",
+            "2001:db8::10/64",
+            "fe80::1%eth0",
+            "[2001:db8::1]:6940%eth0",
+            "192.0.2.1:6940%eth0",
+            "1-22,40",
+            "1m30s",
+            "300ms",
+            "node-1.example",
+        ]),
+        other => panic!("{other} has no seeds"),
+    }
+}

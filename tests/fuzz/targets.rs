@@ -1,0 +1,196 @@
+//! One function for each parser of bytes that come from elsewhere.
+//!
+//! Each takes any bytes at all. It must not panic, and where a parser has an inverse or a twin it
+//! must agree with it. cargo-fuzz can call the same functions: `fuzz_target!(|bytes| one(bytes))`.
+
+use crate::record::line::Line;
+use crate::record::state::{self, Origin};
+use crate::record::{bucket, hash_owner, heartbeat};
+use crate::types::bucket::Buckets;
+use crate::types::net::{Endpoint, Mac, Prefix};
+use crate::types::time::{Span, Tick};
+use crate::wire::heartbeat::{ClusterHash, Frame, Keys, PeerHash};
+use crate::wire::{arp, clusterip, ethernet, flow, ndp, nft, tcp};
+use std::fmt::Display;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+pub(crate) type One = fn(&[u8]);
+
+/// Every parser by its name.
+pub(crate) const TARGETS: [(&str, One); 12] = [
+    ("heartbeat_frame", heartbeat_frame),
+    ("heartbeat_keys", heartbeat_keys),
+    ("heartbeat_payload", heartbeat_payload),
+    ("frame_arp", frame_arp),
+    ("frame_ndp", frame_ndp),
+    ("flow_line", flow_line),
+    ("ss_peer", ss_peer),
+    ("record_line", record_line),
+    ("state_file", state_file),
+    ("nft_list", nft_list),
+    ("clusterip_file", clusterip_file),
+    ("words", words),
+];
+
+pub(crate) const KEY: &str = "7 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+
+pub(crate) fn keys() -> Keys {
+    Keys::parse(KEY).unwrap()
+}
+
+/// A datagram on the heartbeat port. What is believed is exactly what its sender would have signed.
+fn heartbeat_frame(bytes: &[u8]) {
+    let cluster = ClusterHash::new("failover");
+    if let Ok(frame) = Frame::decode(bytes, cluster, &keys(), false) {
+        let mut again = Vec::new();
+        frame.encode(cluster, Some(&keys()), &mut again).unwrap();
+        assert_eq!(again, bytes);
+    }
+    if let Ok(frame) = Frame::decode(bytes, cluster, &keys(), true) {
+        assert!((1..=63).contains(&frame.name.len()));
+        let _ = frame.echoes.of(PeerHash::new("n1"));
+        heartbeat_payload(frame.payload.as_bytes());
+    }
+}
+
+/// A key file. What it is refused for tells nothing of a key.
+fn heartbeat_keys(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Err(why) = Keys::parse(text) {
+        let told = |word: &str| word.len() >= 16 && why.contains(word);
+        assert!(!text.split_whitespace().any(told), "{why}");
+    }
+}
+
+/// What a beat carries, also when its sender is one of us and is wrong.
+fn heartbeat_payload(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    assert!(heartbeat::same_content(text, text));
+    let Ok(records) = heartbeat::arrived(text, Tick::default()) else { return };
+    let _ = heartbeat::config_of(&records);
+    for record in records {
+        Line::parse(record.get()).unwrap();
+    }
+}
+
+/// A frame on an interface, read as ARP.
+fn frame_arp(bytes: &[u8]) {
+    let Some(frame) = ethernet::Frame::decode(bytes) else { return };
+    let Some(arp) = arp::Arp::decode(&frame) else { return };
+    let _ = arp.claim(&frame, Mac([2, 0, 0, 0, 0, 1]), arp.sender_ip);
+    let _ = arp.claim(&frame, Mac([2, 0, 0, 0, 0, 1]), Ipv4Addr::UNSPECIFIED);
+}
+
+/// A frame on an interface, read as neighbour discovery.
+fn frame_ndp(bytes: &[u8]) {
+    let Some(frame) = ethernet::Frame::decode(bytes) else { return };
+    let Some(ndp) = ndp::Ndp::decode(&frame) else { return };
+    let _ = ndp.claim(&frame, Mac([2, 0, 0, 0, 0, 1]), ndp.target);
+    let _ = ndp.claim(&frame, Mac([2, 0, 0, 0, 0, 1]), Ipv6Addr::LOCALHOST);
+}
+
+/// A line of flows. The fast reader of many addresses and the reader of one line agree.
+fn flow_line(bytes: &[u8]) {
+    for line in bytes.split(|byte| *byte == b'\n') {
+        let _ = flow::parse(line).map_err(|why| why.to_string());
+    }
+    let mut many = flow::Ipv4Lines::new();
+    let mut at = 0;
+    let (sources, next) = many.read(bytes, at);
+    let sources = sources.to_vec();
+    assert!(next <= bytes.len() + 1);
+    for (source, length) in sources.iter().zip(many.lengths()) {
+        match flow::parse(&bytes[at..at + length]) {
+            Ok(flow::Line::Flow(flow)) => assert_eq!(flow.src, IpAddr::from(*source)),
+            other => panic!("{other:?}"),
+        }
+        at += length + 1;
+    }
+}
+
+/// A line of `ss -Hnt`.
+fn ss_peer(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Ok(Some((local, peer))) = tcp::peer_from_ss(text) {
+        let _ = tcp::tickle(local, peer);
+    }
+}
+
+/// A record on standard input, and everything that is read out of one.
+fn record_line(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let _ = hash_owner::owners(text);
+    let Ok(line) = Line::parse(text) else { return };
+    // What is passed on reads as the same record.
+    let mut again = b"{\"first\":1".to_vec();
+    line.copy_rest(&["first"], &mut again);
+    again.push(b'}');
+    let again = String::from_utf8(again).unwrap();
+    let again = Line::parse(&again).unwrap();
+    let fields = |line: &Line<'_>| -> Vec<(String, String)> {
+        let own = line.fields().filter(|(key, _)| *key != "first");
+        own.map(|(key, value)| (key.to_owned(), value.get().to_owned())).collect()
+    };
+    assert_eq!(fields(&line), fields(&again));
+    let _ = hash_owner::flow(&line);
+    let _ = bucket::read_shown(&line);
+    let _ = bucket::read_words(&line, None);
+    let _ = bucket::read_words(&line, Some("192.0.2.100"));
+    let _ = bucket::read_plan(&line, "192.0.2.100", "n1").map(drop);
+    let _ = heartbeat::Traveller::read(text, Tick::default()).map(|record| record.line(Tick::default()));
+}
+
+/// A state file after a crash, or by another hand.
+fn state_file(bytes: &[u8]) {
+    let origin = |command| Origin { command, host: "n1".to_owned(), boot_id: "b".to_owned(), at: Tick::default() };
+    let _ = state::read::<heartbeat::Session>(bytes, &origin("heartbeat-session"));
+    let _ = state::read_lasting::<heartbeat::Remembered>(bytes, &origin("heartbeat-recv"));
+    if let Ok(state::Read::Current(kept)) = state::read::<bucket::Kept>(bytes, &origin("bucket")) {
+        let _ = kept.read();
+    }
+    if let Ok(state::Read::Current(memory)) = state::read::<bucket::Remembered>(bytes, &origin("bucket-plan")) {
+        let _ = memory.read();
+    }
+}
+
+/// What `nft -j list` prints.
+fn nft_list(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let _ = nft::list::table_names(text, "ip");
+    let _ = nft::cluster::left(text);
+    let Ok(table) = nft::list::parse(text) else { return };
+    for vip in ["192.0.2.100", "2001:db8::100"] {
+        let vip: IpAddr = vip.parse().unwrap();
+        let Ok(listed) = nft::cluster::read(vip, &table) else { continue };
+        let Ok(wanted) = nft::cluster::tables(&listed.cluster, &listed.held) else { continue };
+        for wanted in wanted {
+            let _ = nft::cluster::differences(&wanted, &table);
+        }
+    }
+}
+
+/// `/proc/net/ipt_CLUSTERIP/ADDRESS`.
+fn clusterip_file(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Ok(buckets) = clusterip::parse(text) {
+        assert!(buckets.iter().all(|bucket| (1..=32).contains(&bucket)));
+    }
+}
+
+/// Operands and values of flags: what parses, prints as something that parses as the same.
+fn words(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    fn same<T: FromStr + Display + PartialEq + std::fmt::Debug>(text: &str) {
+        if let Ok(value) = text.parse::<T>() {
+            let printed = value.to_string();
+            assert_eq!(printed.parse::<T>().ok(), Some(value), "'{text}' printed '{printed}'");
+        }
+    }
+    same::<Mac>(text);
+    same::<Prefix>(text);
+    same::<Endpoint>(text);
+    same::<Buckets>(text);
+    let _ = text.parse::<Span>();
+    let _ = crate::types::node::check_name(text);
+}
