@@ -171,6 +171,7 @@ impl Flows {
         tally: &mut Tally,
     ) -> usize {
         let Plain { narrow, lines: run, hashes, buckets } = plain;
+        let mut records = block.sources();
         loop {
             let (sources, next) = run.read(bytes, at);
             let count = sources.len();
@@ -191,7 +192,7 @@ impl Flows {
                 }
                 Wanted::Records => {
                     for (answer, length) in answers.zip(run.lengths()) {
-                        block.source(into, bytes.get(at..at + length).unwrap_or_default(), answer);
+                        records.put(into, bytes.get(at..).unwrap_or_default(), length, answer);
                         at += length + 1;
                     }
                 }
