@@ -7,6 +7,7 @@ use crate::types::status::Status;
 use crate::types::time::{Tick, millis};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -155,7 +156,25 @@ pub(crate) struct Traveller {
     valid_for_ms: Option<f64>,
     read_at: Tick,
     /// Its text without `time`, to see whether there is news.
-    pub(crate) content: String,
+    pub(crate) content: Vec<u8>,
+}
+
+/// Whether a field of a record of this kind leaves the machine.
+fn travels(kind: &str, key: &str) -> bool {
+    const OURS: [&str; 3] = ["received_ms", "boot_id", "valid_for_ms"];
+    if kind == "heartbeat.recv" { ["kind", "host", "view"].contains(&key) } else { !OURS.contains(&key) }
+}
+
+/// Appends what a record says, apart from when it was written.
+fn put_content(record: &Line<'_>, kind: &str, into: &mut Vec<u8>) {
+    for (key, value) in record.fields().filter(|(key, _)| *key != "time" && travels(kind, key)) {
+        // A string cannot fail to serialise.
+        let _ = serde_json::to_writer(&mut *into, key);
+        into.push(b':');
+        into.extend_from_slice(value.get().as_bytes());
+    }
+    // Values have no newline, since they come from lines.
+    into.push(b'\n');
 }
 
 impl Traveller {
@@ -167,29 +186,22 @@ impl Traveller {
     /// # Errors
     /// No record with a `kind`.
     pub(crate) fn read(line: &str, now: Tick) -> Result<Self, String> {
-        const OURS: [&str; 3] = ["received_ms", "boot_id", "valid_for_ms"];
         let record = Line::parse(line)?;
         let kind: String = record.get("kind")?.ok_or("it has no 'kind'")?;
         let received: Option<f64> = record.get("received_ms")?;
         let held_ms = received.map_or(0.0, |received| (now.as_ms() - received).max(0.0));
         let valid_for_ms = record.get::<f64>("valid_for_ms")?.map(|valid| (valid - held_ms).max(0.0));
-        let travels = |key: &str| {
-            if kind == "heartbeat.recv" { ["kind", "host", "view"].contains(&key) } else { !OURS.contains(&key) }
-        };
-        let (mut text, mut content) = (String::from("{"), String::new());
-        for (key, value) in record.fields() {
-            if !travels(key) {
-                continue;
-            }
+        let mut text = String::from("{");
+        for (key, value) in record.fields().filter(|(key, _)| travels(&kind, key)) {
             let separator = if text.len() > 1 { "," } else { "" };
             let name = serde_json::to_string(key).map_err(|error| error.to_string())?;
-            let field = format!("{name}:{}", value.get());
-            if key != "time" {
-                content.push_str(&field);
-            }
             text.push_str(separator);
-            text.push_str(&field);
+            text.push_str(&name);
+            text.push(':');
+            text.push_str(value.get());
         }
+        let mut content = Vec::new();
+        put_content(&record, &kind, &mut content);
         Ok(Traveller { text, valid_for_ms, read_at: now, content })
     }
 
@@ -226,20 +238,24 @@ pub(crate) fn arrived(payload: &str, now: Tick) -> Result<Vec<Box<RawValue>>, St
         .collect()
 }
 
-/// Whether two payloads say the same, whenever they were written and however long they hold.
-pub(crate) fn same_content(one: &str, other: &str) -> bool {
-    one == other || {
-        let content = |text: &str| -> Option<Vec<String>> {
-            text.lines().map(|line| Traveller::read(line, Tick::default()).ok().map(|record| record.content)).collect()
-        };
-        content(one) == content(other)
+/// What a payload says, whenever it was written and however long it holds.
+///
+/// # Errors
+/// A line that is no record.
+pub(crate) fn content(payload: &str) -> Result<Vec<u8>, String> {
+    let mut content = Vec::with_capacity(payload.len());
+    for line in payload.lines().filter(|line| !line.is_empty()) {
+        let record = Line::parse(line)?;
+        let kind: Cow<'_, str> = record.get("kind").ok().flatten().unwrap_or_default();
+        put_content(&record, &kind, &mut content);
     }
+    Ok(content)
 }
 
 /// `subject` and `config` of a `bucket.state` record, for the comparison between nodes.
-pub(crate) fn config_of(payload: &[Box<RawValue>]) -> Option<(String, String)> {
-    payload.iter().find_map(|record| {
-        let line = Line::parse(record.get()).ok()?;
+pub(crate) fn config_of(payload: &str) -> Option<(String, String)> {
+    payload.lines().find_map(|record| {
+        let line = Line::parse(record).ok()?;
         (line.get::<String>("kind").ok()?.as_deref() == Some("bucket.state")).then_some(())?;
         Some((line.get("subject").ok()??, line.get("config").ok()??))
     })
@@ -337,9 +353,11 @@ mod tests {
     #[test]
     fn news_is_what_differs_in_more_than_its_time() {
         let line = |time: &str, own: &str| format!(r#"{{"kind":"bucket.state","time":"{time}","own":"{own}"}}"#);
-        assert!(same_content(&line("1", "1-3"), &line("2", "1-3")));
-        assert!(!same_content(&line("1", "1-3"), &line("1", "1-2")));
-        assert!(!same_content(&line("1", "1-3"), ""));
+        let content = |time: &str, own: &str| content(&line(time, own)).unwrap();
+        assert_eq!(content("1", "1-3"), content("2", "1-3"));
+        assert_ne!(content("1", "1-3"), content("1", "1-2"));
+        assert_ne!(content("1", "1-3"), super::content("").unwrap());
+        assert!(super::content("nonsense").is_err());
     }
 
     #[test]
@@ -352,7 +370,7 @@ mod tests {
 
     #[test]
     fn the_digest_of_a_node_s_buckets_is_found() {
-        let payload = arrived(r#"{"kind":"bucket.state","subject":"192.0.2.1","config":"ab"}"#, at(0)).unwrap();
-        assert_eq!(config_of(&payload), Some(("192.0.2.1".to_owned(), "ab".to_owned())));
+        let payload = r#"{"kind":"bucket.state","subject":"192.0.2.1","config":"ab"}"#;
+        assert_eq!(config_of(payload), Some(("192.0.2.1".to_owned(), "ab".to_owned())));
     }
 }

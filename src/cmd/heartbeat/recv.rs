@@ -89,6 +89,8 @@ struct Flags {
 
 /// Refused datagrams are reported together, at most this often.
 const REFUSED_EVERY: Duration = Duration::from_secs(1);
+/// How often at most it is looked whom we no longer hear: not with each of 100,000 beats a second.
+const FORGET_EVERY: Duration = Duration::from_millis(10);
 /// A wake that is later than this is a pause of our own.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -120,6 +122,10 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let mut receiver = Receiver::new(&flags, keys, sockets, settings, process)?;
     receiver.begin()?;
     let exit = receiver.follow(process);
+    // What an early end left unwritten.
+    if receiver.verdict_changed {
+        receiver.keep();
+    }
     receiver.pump.stream.finish();
     exit
 }
@@ -145,10 +151,10 @@ struct Receiver<'a> {
     /// Our session; a fresh one for each run, so that no older beat echoes it.
     nonce: u64,
     session: Session,
+    session_changed: bool,
     /// Held while we own the session: another receiver of this node only looks on.
     sign: Option<Presence>,
-    payloads: HashMap<String, Payload>,
-    places: HashMap<(String, u8), Place>,
+    known: HashMap<String, Known>,
     refused: BTreeMap<&'static str, u64>,
     refused_from: Option<SocketAddr>,
     refused_told: Option<Tick>,
@@ -159,13 +165,29 @@ struct Receiver<'a> {
     refused_in_all: BTreeMap<&'static str, u64>,
     /// What must be written to disk, and whether it could be.
     remembered: Remembered,
+    verdict_changed: bool,
     may_keep: bool,
 }
 
+/// What is known of a node besides its verdict.
 #[derive(Default)]
-struct Payload {
-    text: String,
-    records: Vec<Box<RawValue>>,
+struct Known {
+    /// Where each of its links was last heard.
+    places: BTreeMap<u8, Place>,
+    /// What it said last, as it came.
+    payload: String,
+    arrived: Tick,
+    /// The same without what differs from beat to beat.
+    content: Vec<u8>,
+    /// The cluster IP that it serves, and the digest of its configuration.
+    config: Option<(String, String)>,
+}
+
+impl Known {
+    /// The records that it sent last; read when they are printed, not with each beat.
+    fn records(&self) -> Vec<Box<RawValue>> {
+        heartbeat::arrived(&self.payload, self.arrived).unwrap_or_default()
+    }
 }
 
 impl<'a> Receiver<'a> {
@@ -217,15 +239,16 @@ impl<'a> Receiver<'a> {
             refused_in_all: BTreeMap::new(),
             nonce,
             session: Session { nonce: nonce_to_text(nonce), heard: BTreeMap::new() },
+            session_changed: false,
             sign,
-            payloads: HashMap::new(),
-            places: HashMap::new(),
+            known: HashMap::new(),
             refused: BTreeMap::new(),
             refused_from: None,
             refused_told: None,
             configs_told: HashMap::new(),
             lag: Duration::ZERO,
             remembered,
+            verdict_changed: false,
             may_keep: true,
         })
     }
@@ -256,6 +279,7 @@ impl<'a> Receiver<'a> {
         let mut renew = clock::boot().after(self.flags.renew.0);
         let sign = sending_sign(&self.node);
         let mut look_for_sender = clock::boot();
+        let mut forget = clock::boot();
         loop {
             let now = clock::boot();
             if now >= look_for_sender {
@@ -272,7 +296,8 @@ impl<'a> Receiver<'a> {
                 let planned = self.flags.duration.is_some() || !self.flags.follow;
                 return Ok(if planned { conclusion } else { conclusion.and(Exit::Undecided) });
             }
-            let planned = [Some(renew), end, self.hearing.next_deadline(), self.refused_due(), Some(look_for_sender)];
+            let silence = self.hearing.next_deadline();
+            let planned = [Some(renew), end, silence, self.refused_due(), Some(look_for_sender)];
             let deadline = planned.into_iter().flatten().min();
             let woken = {
                 let fds: Vec<_> = self.sockets.iter().map(Datagram::as_fd).collect();
@@ -301,9 +326,15 @@ impl<'a> Receiver<'a> {
             }
             // Everything queued is heard before silence is judged.
             let paused = if self.lag > PAUSE { self.lag } else { Duration::ZERO };
-            let events = self.hearing.judge(now, paused);
-            self.tell(events)?;
-            self.forget_sessions(now)?;
+            if !paused.is_zero() || silence.is_some_and(|silence| now >= silence) {
+                let events = self.hearing.judge(now, paused);
+                self.tell(events)?;
+            }
+            if now >= forget {
+                forget = now.after(FORGET_EVERY);
+                self.forget_sessions(now);
+            }
+            self.write()?;
             self.tell_refused(now)?;
             if now >= renew {
                 renew = now.after(self.flags.renew.0);
@@ -366,13 +397,8 @@ impl<'a> Receiver<'a> {
                 return Ok(());
             }
         };
-        self.note_session(frame.name, frame.nonce)?;
-        let place = Place { socket, remote: from };
-        match self.places.get_mut(&(frame.name.to_owned(), frame.link)) {
-            Some(known) => *known = place,
-            None => drop(self.places.insert((frame.name.to_owned(), frame.link), place)),
-        }
-        let news = self.note_payload(frame.name, frame.payload, from, now);
+        self.note_session(frame.name, frame.nonce);
+        let news = self.note(&frame, Place { socket, remote: from }, now);
         let told = !events.is_empty();
         self.tell(events)?;
         if news && !told {
@@ -388,48 +414,67 @@ impl<'a> Receiver<'a> {
     }
 
     /// Keeps the nonce to echo; it changes only when the peer's receiver starts anew.
-    fn note_session(&mut self, node: &str, nonce: u64) -> Result<(), Failure> {
-        let heard = Heard { nonce: nonce_to_text(nonce), links: self.hearing.heard_links(node) };
-        if nonce == 0 || self.session.heard.get(node) == Some(&heard) {
-            return Ok(());
+    fn note_session(&mut self, node: &str, nonce: u64) {
+        let links = self.hearing.heard_links(node);
+        let is_known = |heard: &Heard| heard.links == links && super::nonce_from_text(&heard.nonce) == Some(nonce);
+        if nonce != 0 && !self.session.heard.get(node).is_some_and(is_known) {
+            self.session.heard.insert(node.to_owned(), Heard { nonce: nonce_to_text(nonce), links });
+            self.session_changed = true;
         }
-        self.session.heard.insert(node.to_owned(), heard);
-        if self.sign.is_some() { self.write_session() } else { Ok(()) }
     }
 
     /// Echoes no longer what we no longer hear: the other side must learn that.
-    fn forget_sessions(&mut self, now: Tick) -> Result<(), Failure> {
-        let before = self.session.clone();
+    fn forget_sessions(&mut self, now: Tick) {
         let hearing = &self.hearing;
+        let mut changed = false;
         self.session.heard.retain(|node, heard| {
-            heard.links &= hearing.heard_links(node);
-            hearing.is_heard(node, now)
+            let links = heard.links & hearing.heard_links(node);
+            let keep = hearing.is_heard(node, now);
+            changed |= links != heard.links || !keep;
+            heard.links = links;
+            keep
         });
-        if before != self.session && self.sign.is_some() { self.write_session() } else { Ok(()) }
+        self.session_changed |= changed;
     }
 
-    /// Keeps what a node says; whether it is news.
-    fn note_payload(&mut self, node: &str, text: &str, from: Option<SocketAddr>, now: Tick) -> bool {
-        let known = self.payloads.entry(node.to_owned()).or_default();
-        let news = !heartbeat::same_content(&known.text, text);
-        if let Ok(records) = heartbeat::arrived(text, now) {
-            known.records = records;
-            known.text.clear();
-            known.text.push_str(text);
-            news
-        } else {
-            self.refuse("payload", from);
-            false
+    /// Writes what must be on disk, once for all that was heard since.
+    fn write(&mut self) -> Result<(), Failure> {
+        if std::mem::take(&mut self.verdict_changed) {
+            self.keep();
         }
+        let changed = std::mem::take(&mut self.session_changed);
+        if changed && self.sign.is_some() { self.write_session() } else { Ok(()) }
+    }
+
+    /// Keeps what a node says and where it was heard; whether it says anything new.
+    fn note(&mut self, frame: &Frame<'_>, place: Place, now: Tick) -> bool {
+        if !self.known.contains_key(frame.name) {
+            self.known.insert(frame.name.to_owned(), Known::default());
+        }
+        let Some(known) = self.known.get_mut(frame.name) else { return false };
+        known.places.insert(frame.link, place);
+        let Ok(content) = heartbeat::content(frame.payload) else {
+            self.refuse("payload", place.remote);
+            return false;
+        };
+        known.payload.clear();
+        known.payload.push_str(frame.payload);
+        known.arrived = now;
+        let news = known.content != content;
+        if news {
+            known.content = content;
+            known.config = heartbeat::config_of(frame.payload);
+        }
+        news
     }
 
     /// Says so when two nodes run the same cluster IP from different configurations.
     fn compare_configs(&mut self, node: &str) -> Result<(), Failure> {
-        let config = |name: &str| self.payloads.get(name).and_then(|payload| heartbeat::config_of(&payload.records));
-        let Some((subject, own)) = config(node) else { return Ok(()) };
+        let config = |name: &str| self.known.get(name).and_then(|known| known.config.as_ref());
+        let Some((subject, own)) = config(node).cloned() else { return Ok(()) };
         let other = self.hearing.peers().map(|(name, _)| name).find_map(|name| {
             let (theirs, digest) = config(name)?;
-            (theirs == subject && digest != own).then(|| name.to_owned())
+            (*theirs == subject && *digest != own).then(|| name.to_owned())
         });
         match other {
             Some(other) if self.configs_told.get(node) != Some(&own) => {
@@ -482,14 +527,11 @@ impl<'a> Receiver<'a> {
         if events.is_empty() {
             return Ok(());
         }
-        let verdict =
+        self.verdict_changed |=
             events.iter().any(|event| matches!(event.what, What::Up | What::Down | What::Restart | What::Goodbye));
         for Event { node, what } in events {
             let reason = self.hearing.peer(&node).and_then(|peer| heartbeat::reason(&what, peer, &node));
             self.record(&node, heartbeat::event(&what), reason, false)?;
-        }
-        if verdict {
-            self.keep();
         }
         Ok(())
     }
@@ -536,16 +578,18 @@ impl<'a> Receiver<'a> {
         let valid = (self.flags.renew.0 * 3).max(self.flags.dead_after.0);
         head.valid_for_ms = Some(millis(valid));
         head.received_ms = Some(clock::boot().as_ms());
+        let known = self.known.get(node);
         let links = peer
             .links
             .iter()
             .map(|(number, link)| {
-                let place = self.places.get(&(node.to_owned(), *number));
+                let place = known.and_then(|known| known.places.get(number));
                 let local =
                     place.and_then(|place| self.sockets.get(place.socket)).map(|socket| socket.name().to_owned());
                 Link::new(*number, link, local, place.and_then(|place| place.remote).map(|remote| remote.to_string()))
             })
             .collect();
+        let payload = known.map(Known::records).unwrap_or_default();
         let known = peer.incarnation > 0;
         let body = Recv {
             event,
@@ -559,7 +603,7 @@ impl<'a> Receiver<'a> {
             reason,
             refused: BTreeMap::new(),
             view: view(&self.hearing),
-            payload: self.payloads.get(node).map_or(&[], |payload| &payload.records),
+            payload: &payload,
         };
         self.pump.stream.record(head, &body)
     }
