@@ -576,7 +576,7 @@ fn a_wrong_configuration_is_refused_with_its_reason() {
         (good.replace("drain_max=20s", "drain_max=-3"), 0o644, "not a duration"),
         (good.replace("n1=10.77.0.1,", "n1=10.77.0.77,"), 0o644, "is not on eth0"),
         (good.replace("total=8", "total="), 0o644, "it has no total"),
-        (good.replace("n1=10.77.0.1,", "n9=10.77.0.1,"), 0o644, "n1, is not among its nodes"),
+        (good.replace("n1=", "n9="), 0o644, "n1, is not among its nodes"),
         (good.replace("lease=1s", "lease=4"), 0o644, "a unit is needed"),
         (good.replace("n2=5-8", "n2=5-9"), 0o644, "bucket"),
     ] {
@@ -584,4 +584,57 @@ fn a_wrong_configuration_is_refused_with_its_reason() {
         assert_eq!(refused.code, 6, "{why}: {refused:?}");
         assert!(refused.stderr.contains(why), "{why}: {refused:?}");
     }
+}
+
+#[test]
+fn the_last_node_after_planned_leaves_serves_all() {
+    let mut cluster = Cluster::new(3);
+    cluster.settles(10 * SECOND, &["n1", "n2", "n3"]);
+    for (idx, left) in [(0, &["n2", "n3"][..]), (1, &["n3"])] {
+        nix::sys::signal::kill(cluster.recipes[idx].group(), Signal::SIGTERM).unwrap();
+        assert_eq!(cluster.recipes[idx].ends(10 * SECOND), Some(0));
+        cluster.settles(5 * SECOND, left);
+    }
+    std::thread::sleep(2 * SECOND);
+    cluster.settles(SECOND, &["n3"]);
+    // One that comes back while another stays away gets its share, though it never heard that one.
+    cluster.recipes[1] = cluster.start(1);
+    cluster.settles(10 * SECOND, &["n2", "n3"]);
+}
+
+#[test]
+fn a_second_start_is_refused_and_the_first_goes_on() {
+    let cluster = Cluster::new(3);
+    let before = cluster.settles(10 * SECOND, &["n1", "n2", "n3"]);
+    let mut second = cluster.start(0);
+    assert_eq!(second.ends(10 * SECOND), Some(75));
+    assert!(cluster.recipes[0].log().contains("it runs already"));
+    assert_eq!(cluster.settles(2 * SECOND, &["n1", "n2", "n3"]), before);
+}
+
+#[test]
+fn a_frozen_applier_is_taken_over_from_though_its_node_beats_on() {
+    let cluster = Cluster::new(3);
+    cluster.settles(10 * SECOND, &["n1", "n2", "n3"]);
+    for words in ["bucket apply 10.77", "bucket apply fd77"] {
+        nix::sys::signal::kill(cluster.recipes[1].process(words), Signal::SIGSTOP).unwrap();
+    }
+    cluster.settles(6 * SECOND, &["n1", "n3"]);
+    for words in ["bucket apply 10.77", "bucket apply fd77"] {
+        nix::sys::signal::kill(cluster.recipes[1].process(words), Signal::SIGCONT).unwrap();
+    }
+    let end = Instant::now() + 3 * SECOND;
+    while Instant::now() < end {
+        let answers = cluster.ask(VIP);
+        assert!(answers.total <= usize::from(CLIENTS), "answered twice: {answers:?}\n{}", cluster.logs());
+    }
+}
+
+#[test]
+fn a_cluster_ip_cleared_by_hand_ends_the_recipe() {
+    let mut cluster = Cluster::new(3);
+    cluster.settles(10 * SECOND, &["n1", "n2", "n3"]);
+    cluster.hosts[1].run(&format!("bucket clear {VIP}")).ended(0);
+    assert_eq!(cluster.recipes[1].ends(10 * SECOND), Some(71));
+    cluster.settles(5 * SECOND, &["n1", "n3"]);
 }

@@ -372,6 +372,10 @@ pub(crate) struct Word {
     pub(crate) standby: Option<Rest>,
     pub(crate) incarnation: Option<u64>,
     pub(crate) links: Option<Links>,
+    /// It said goodbye, or is back.
+    pub(crate) left: Option<bool>,
+    /// What it hears of others.
+    pub(crate) view: Option<BTreeMap<String, Status>>,
     /// The life of the node that a proof says is over.
     pub(crate) proof: Option<u64>,
     pub(crate) received_ms: Option<f64>,
@@ -395,6 +399,8 @@ pub(crate) struct Lists {
     pub(crate) config: Option<String>,
     /// It says that it can serve nobody.
     pub(crate) unfit: bool,
+    /// Until when this holds, on our clock; its applier says it anew long before.
+    pub(crate) until_ms: Option<f64>,
 }
 
 /// Which links carry beats between a node and us.
@@ -455,6 +461,11 @@ pub(crate) fn read_words(line: &Line<'_>, vip: Option<&str>) -> Result<Vec<Word>
         priority: priority(line, vip)?,
         standby: line.get::<String>("standby")?.map(Rest::Because),
         incarnation: line.get("incarnation")?,
+        left: match line.get::<String>("event")?.as_deref() {
+            Some("goodbye") => Some(true),
+            _ if status == Some(Status::Up) => Some(false),
+            _ => None,
+        },
         links: if kind == "heartbeat.recv" { Some(read_links(line)?) } else { None },
         ..Word::default()
     })?;
@@ -476,6 +487,10 @@ pub(crate) fn read_words(line: &Line<'_>, vip: Option<&str>) -> Result<Vec<Word>
                 word.vip = about;
                 word.lists = read_lists(&inner)?;
                 word.weight = inner.get("weight")?.or(word.weight);
+            } else if own_kind == "heartbeat.recv" {
+                let view = inner.get::<BTreeMap<String, String>>("view")?.unwrap_or_default();
+                let verdicts = view.into_iter().filter_map(|(node, status)| Some((node, status.parse().ok()?)));
+                word.view = Some(verdicts.collect());
             } else if own_kind == "health.score" {
                 word.priority = priority(&inner, vip)?.or(word.priority);
             }
@@ -516,6 +531,10 @@ fn read_lists(line: &Line<'_>) -> Result<Option<Lists>, String> {
         epoch: line.get("epoch")?,
         config: line.get("config")?,
         unfit: line.raw("unfit").is_some(),
+        until_ms: line
+            .get::<f64>("received_ms")?
+            .zip(line.get::<f64>("valid_for_ms")?)
+            .map(|(received, valid)| received + valid),
     }))
 }
 
@@ -559,6 +578,13 @@ pub(crate) fn read_plan(line: &Line<'_>, vip: &str, me: &str) -> Result<Option<O
         renewal: line.get("renewal")?.unwrap_or_default(),
         ..Ordered::default()
     };
+    if ordered
+        .config
+        .as_ref()
+        .is_some_and(|config| config.len() > 16 || !config.bytes().all(|b| b.is_ascii_alphanumeric()))
+    {
+        return Err("'config' is no digest (1 to 16 letters and digits)".to_owned());
+    }
     ordered.order.mine = line.parsed("mine")?.ok_or("the plan has no 'mine'")?;
     let held = line.parsed::<Buckets>("held")?.unwrap_or_default();
     let proven = match line.raw("fence") {
@@ -714,7 +740,7 @@ pub(crate) const SHOW_COLUMNS: &[Column] = &[
     column("owned", "OWNED"),
     column("draining", "DRAINING"),
     column("epoch", "EPOCH"),
-    column("lease_left_ms", "LEASE_MS"),
+    column("lease_ms", "LEASE_MS"),
     column("accepted_packets", "ACCEPTED"),
     column("dropped_packets", "DROPPED"),
 ];

@@ -218,6 +218,17 @@ impl Traveller {
     }
 }
 
+/// What this node hears of the others, as a record that fits a beat.
+pub(crate) fn view_line(host: &str, view: &BTreeMap<String, String>) -> String {
+    #[derive(Serialize)]
+    struct View<'a> {
+        kind: &'static str,
+        host: &'a str,
+        view: &'a BTreeMap<String, String>,
+    }
+    serde_json::to_string(&View { kind: "heartbeat.recv", host, view }).unwrap_or_default()
+}
+
 /// The records of a payload, each with the time that it reached this machine.
 ///
 /// # Errors
@@ -267,6 +278,9 @@ pub(crate) struct Session {
     /// Our nonce, as hex: a JSON number would lose bits.
     pub(crate) nonce: String,
     pub(crate) heard: BTreeMap<String, Heard>,
+    /// What is heard of each node; our beats say it, for those who never heard one themselves.
+    #[serde(default)]
+    pub(crate) view: BTreeMap<String, String>,
 }
 
 /// What our beats echo of one node.

@@ -72,7 +72,8 @@ fn refused(stderr: &[u8], doing: &str, object: &str) -> Error {
         ("File exists", Errno::EEXIST),
         ("Device or resource busy", Errno::EBUSY),
     ] {
-        if text.contains(words) {
+        // In nft's own words: a program of that name that cannot even start says such things too.
+        if first.contains("Error: ") && text.contains(words) {
             return Error::Call { doing: doing.to_owned(), object: object.to_owned(), errno, said: Some(first) };
         }
     }

@@ -16,7 +16,7 @@ use crate::sys::netlink::{Change, Netlink};
 use crate::sys::state::Lock;
 use crate::types::bucket::Buckets;
 use crate::types::cluster::{Cluster, Held};
-use crate::types::time::{Span, Tick};
+use crate::types::time::{Span, Tick, millis};
 use crate::wire::nft::cluster;
 use clap::{ArgMatches, Args, ValueEnum};
 use nix::sys::signal::Signal;
@@ -268,6 +268,7 @@ impl Applier<'_> {
                 text: text.clone(),
             }];
         }
+        let mut renewed = false;
         if !self.flags.changing.dry_run {
             match &self.store {
                 Store::Nft(nft) if changes || lapsed || self.renewal_is_due(next) => {
@@ -275,8 +276,13 @@ impl Applier<'_> {
                         return Err(lost(vip));
                     }
                     let now = clock::boot();
-                    nft.load(&text, Self::doing(), &vip.to_string())?;
+                    nft.load(&text, Self::doing(), &vip.to_string()).map_err(|error| match error {
+                        // The element to renew is gone: the lease ran out since the look.
+                        sys::Error::Call { errno: nix::errno::Errno::ENOENT, .. } if !changes && !lapsed => lost(vip),
+                        error => error.into(),
+                    })?;
                     self.renewed = Some(now);
+                    renewed = true;
                     super::end_connections("bucket apply", next, &seen.held, &outcome.held);
                 }
                 Store::File(origin) if changes => backend::keep(origin, next, &outcome.held)?,
@@ -288,7 +294,7 @@ impl Applier<'_> {
             if changes && !self.flags.changing.dry_run { self.store.need(Self::doing(), vip)? } else { seen.clone() };
         let as_ordered = !changes || self.flags.changing.dry_run || now.held == outcome.held;
         head.changed = Some(changes && as_ordered);
-        if changes && !self.flags.changing.dry_run {
+        if (changes || renewed) && !self.flags.changing.dry_run {
             self.tell(&now)?;
         }
         let acted = Acted::new(now.show(), outcome, how);
@@ -331,6 +337,13 @@ impl Applier<'_> {
         let state = seen.state(self.unfit.clone());
         let mut head = Head::new("bucket.state").about(self.flags.vip);
         head.standby.clone_from(&self.standby);
+        // No longer than the kernel serves by itself: who reads this must not wait for an applier
+        // that stands still.
+        if let Some(lease) = seen.cluster.as_ref().and_then(|cluster| cluster.lease) {
+            let since = self.renewed.map_or(Duration::ZERO, |renewed| now.since(renewed));
+            head.received_ms = Some(now.as_ms());
+            head.valid_for_ms = Some(millis(lease.saturating_sub(since)));
+        }
         let mut line = Vec::new();
         envelope::write(&mut line, &head, clock::wall(), &self.node, &state).map_err(|why| {
             Failure::new(Exit::Bug, Reason::WriteFailed, format!("cannot write {}: {why}", path.display()))
@@ -508,6 +521,8 @@ fn step(applier: &mut Applier<'_>, ordered: &Ordered, stream: &mut Stream, proce
                 stream.record(done.head, &done.acted)?;
             }
         }
+        // Cleared by hand: there is nothing left to apply to, and whoever started this must know.
+        Err(failure) if failure.reason == Reason::NoSuchClusterIp => return Err(failure),
         Err(failure) => {
             process.complain(&failure.sentence);
             let mut head = Head::new("bucket.apply").about(applier.flags.vip);

@@ -70,7 +70,7 @@ impl Seen {
             Backend::File => "file",
         };
         match &self.cluster {
-            Some(cluster) => Show::new(name, cluster, &self.held, self.lease_left, counts),
+            Some(cluster) => Show::new(name, cluster, &self.standing(), self.lease_left, counts),
             None => Show { backend: name, algo: "clusterip", ..Show::holding(&self.held) },
         }
     }

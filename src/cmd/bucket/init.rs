@@ -144,6 +144,13 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
             format!("cannot {doing} {vip} on {}: {name} carries it (see: ip addr show {name})", link.name),
         ));
     }
+    if carried(&mut netlink, vip)?.iter().any(|address| !address.is_ours()) {
+        let why = format!(
+            "cannot {doing} {vip} on {}: it is there as this host's own address, and would be closed to all whom other nodes serve (choose another address, or take that one away first)",
+            link.name
+        );
+        return Err(Failure::new(Exit::No, Reason::Conflict, why));
+    }
     let (_lock, mut head) = super::begin("bucket.init", vip, flags.changing, deadline)?;
     let before = match listed(nft, vip) {
         // Somebody changed the rules so that they cannot be read: they are made anew.
@@ -152,7 +159,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     };
     let mut wanted = wanted(&flags, &link, before.as_ref())?;
     wanted.sysctl_was = setting_before(nft, &wanted, before.as_ref())?;
-    let (steps, outcome) = steps(&flags, &mut netlink, &link, &wanted, before.as_ref())?;
+    let (steps, outcome) = steps(&flags, nft, &mut netlink, &link, &wanted, before.as_ref())?;
     let actions = steps.actions(&wanted);
     head.changed = Some(!actions.is_empty());
     if flags.changing.shows_actions() {
@@ -268,6 +275,7 @@ fn setting_before(nft: &Nft, wanted: &Cluster, before: Option<&Seen>) -> Result<
 
 fn steps(
     flags: &Flags,
+    nft: &Nft,
     netlink: &mut Netlink,
     link: &Link,
     wanted: &Cluster,
@@ -276,7 +284,14 @@ fn steps(
     let vip = wanted.vip;
     let lapsed = before.is_some_and(Seen::is_lapsed);
     let old = before.and_then(|before| before.cluster.as_ref());
-    let same = old.is_some_and(|old| Cluster { sysctl_was: wanted.sysctl_was, ..old.clone() } == *wanted);
+    let mut same = old.is_some_and(|old| Cluster { sysctl_was: wanted.sysctl_was, ..old.clone() } == *wanted);
+    // The table that tells the parameters may be right, and one of the others gone.
+    if let Some(before) = before.filter(|_| same) {
+        for table in cluster::tables(wanted, &before.held).map_err(Failure::usage)? {
+            let got = backend::table(nft, table.family, vip)?;
+            same &= got.is_some_and(|got| cluster::differences(&table, &got).is_empty());
+        }
+    }
     let kept = match before {
         // Another hash: who owns what means nothing any more.
         Some(before)

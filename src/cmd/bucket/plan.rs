@@ -131,6 +131,12 @@ enum YesNo {
     No,
 }
 
+/// A point that a record gives in milliseconds since boot.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // bounded
+fn tick(ms: f64) -> Option<Tick> {
+    (ms.is_finite() && (0.0..1e15).contains(&ms)).then(|| Tick(Duration::from_micros((ms * 1000.0) as u64)))
+}
+
 /// It stands in the comment of a rule, where there is room for 16 bytes.
 fn digest(text: &str) -> Result<String, String> {
     let fits = (1..=16).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric());
@@ -228,7 +234,12 @@ struct Known {
     last: Tick,
     expires: Option<Tick>,
     lists: Option<Lists>,
+    /// Until when the lists hold; for lists that came in expired, since when they are.
+    until: Option<Tick>,
     links: Option<Links>,
+    left: bool,
+    /// What it hears of others.
+    view: BTreeMap<String, Status>,
     weight: Option<u32>,
     priority: Option<u32>,
     standby: Option<String>,
@@ -246,6 +257,8 @@ struct Planner {
     standby_file: Option<PathBuf>,
     standby: Option<Standby>,
     lan_link: Option<u8>,
+    /// Since when each node that was never heard here is told to be down.
+    told: BTreeMap<String, Tick>,
     state: Option<(PathBuf, Origin)>,
 }
 
@@ -260,6 +273,7 @@ impl Planner {
             standby_file: flags.standby.clone(),
             standby: None,
             lan_link: flags.lan_link,
+            told: BTreeMap::new(),
             state: None,
             settings,
         };
@@ -308,11 +322,7 @@ impl Planner {
     }
 
     fn note(&mut self, word: Word, now: Tick) {
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a time since boot, bounded below
-        let arrived = word
-            .received_ms
-            .filter(|ms| ms.is_finite() && *ms >= 0.0)
-            .map_or(now, |ms| Tick(Duration::from_micros((ms * 1000.0) as u64)).min(now));
+        let arrived = word.received_ms.and_then(tick).map_or(now, |tick| tick.min(now));
         let known = self.known.entry(word.node).or_default();
         if let Some(status) = word.status {
             let slot = if word.voted { &mut known.voted } else { &mut known.status };
@@ -334,7 +344,17 @@ impl Planner {
             known.incarnation = Some(incarnation);
         }
         known.links = word.links.or(known.links.take());
+        known.left = word.left.unwrap_or(known.left);
+        if let Some(view) = word.view {
+            known.view = view;
+        }
         if let Some(lists) = word.lists {
+            let until = lists.until_ms.and_then(tick);
+            known.until = match (known.until, until) {
+                // A beat repeats what its applier said long ago: it is expired since then.
+                (Some(old), Some(new)) if new <= now && old <= new => Some(old),
+                _ => until,
+            };
             known.lists = Some(lists);
             known.last = known.last.max(arrived);
             known.heard = true;
@@ -401,6 +421,14 @@ impl Planner {
                     (Some(verdict), None) => verdict,
                 };
                 let lists = known.lists.clone();
+                // Its applier has stopped saying what it holds: by now the kernel has let go of it.
+                let until = known.until;
+                let (status, since) = match until {
+                    Some(until) if status == Status::Up && until <= now && *name != self.settings.me => {
+                        (Status::Down, until)
+                    }
+                    _ => (status, since),
+                };
                 let node = Node {
                     status,
                     since,
@@ -412,6 +440,7 @@ impl Planner {
                     config: lists.and_then(|lists| lists.config),
                     weight: known.weight,
                     standby: known.standby.clone(),
+                    left: known.left,
                     unfit: known.priority == Some(0) || known.lists.as_ref().is_some_and(|lists| lists.unfit),
                     // A beat of a newer life ends a proof.
                     proven_off: known.proof.is_some_and(|proof| known.incarnation.is_none_or(|life| life <= proof)),
@@ -419,6 +448,23 @@ impl Planner {
                 (name.clone(), node)
             })
             .collect();
+        // Whom we never heard, but somebody who lives has heard and hears no more, is as down as that.
+        let living = nodes.iter().filter(|(name, node)| **name != self.settings.me && node.status == Status::Up);
+        let told: Vec<(String, Tick)> = living
+            .filter_map(|(name, _)| self.known.get(name))
+            .flat_map(|known| known.view.iter().map(|(node, status)| (node, *status, known.last)))
+            .filter(|(_, status, _)| *status == Status::Down)
+            .map(|(node, _, at)| (node.clone(), at))
+            .collect();
+        for (name, at) in told {
+            let member = self.settings.homes.0.contains_key(&name) || self.settings.weights.contains_key(&name);
+            let heard = nodes.get(&name).is_some_and(|node| node.heard);
+            if member && !heard && name != self.settings.me {
+                let node = nodes.entry(name.clone()).or_default();
+                let since = self.told.get(&name).copied().unwrap_or(at);
+                (node.status, node.since) = (Status::Down, since);
+            }
+        }
         let me = nodes.entry(self.settings.me.clone()).or_default();
         if me.status == Status::Unknown {
             me.status = Status::Up;
@@ -430,6 +476,12 @@ impl Planner {
     fn conclude(&mut self, now: Tick) -> Result<(Plan, View), Failure> {
         self.look(now)?;
         let mut view = self.view(now);
+        self.told = view
+            .nodes
+            .iter()
+            .filter(|(_, node)| !node.heard && node.status == Status::Down)
+            .map(|(name, node)| (name.clone(), node.since))
+            .collect();
         if let Some(fault) = self.lan_fault(&view) {
             // The others learn it as a standby, and leave this node out of the map as it does itself.
             if let Some(me) = view.nodes.get_mut(&self.settings.me) {
@@ -511,7 +563,7 @@ fn once(flags: &Flags, planner: &mut Planner, process: &mut Process) -> Result<E
     while let Some(got) = lines.next()? {
         match got {
             Got::Line(number, text) => {
-                if flags.pass {
+                if flags.pass && Line::parse(text).is_ok() {
                     process.out.whole_lines(format!("{text}\n").as_bytes())?;
                 }
                 if let Err(why) = planner.take(text, clock::boot()) {
@@ -573,7 +625,7 @@ fn follow_on(
             for (number, line) in lines {
                 match line {
                     Ok(text) => {
-                        if flags.pass {
+                        if flags.pass && Line::parse(&text).is_ok() {
                             pump.stream.pass(&text)?;
                         }
                         match planner.take(&text, now) {

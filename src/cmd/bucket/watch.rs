@@ -101,6 +101,9 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let mut rules = Monitor::open()?;
     let mut links = Netlink::monitor()?;
     let vips = if flags.vips.is_empty() { store.all()? } else { flags.vips.clone() };
+    for vip in &flags.vips {
+        store.need("watch", *vip)?;
+    }
     let watched = vips.into_iter().map(|vip| Watched { vip, good: None, faults: Faults::default() }).collect();
     let mut watcher = Watcher { nft, netlink: Netlink::open()?, store, repair: flags.repair, watched };
     let mut pump = Pump::new(&process.node, process.form)?;

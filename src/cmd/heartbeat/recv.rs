@@ -238,7 +238,7 @@ impl<'a> Receiver<'a> {
             form: process.form,
             refused_in_all: BTreeMap::new(),
             nonce,
-            session: Session { nonce: nonce_to_text(nonce), heard: BTreeMap::new() },
+            session: Session { nonce: nonce_to_text(nonce), heard: BTreeMap::new(), view: BTreeMap::new() },
             session_changed: false,
             sign,
             known: HashMap::new(),
@@ -434,6 +434,10 @@ impl<'a> Receiver<'a> {
             heard.links = links;
             keep
         });
+        let view: BTreeMap<String, String> =
+            view(hearing).into_iter().map(|(node, status)| (node.to_owned(), status.to_owned())).collect();
+        changed |= view != self.session.view;
+        self.session.view = view;
         self.session_changed |= changed;
     }
 

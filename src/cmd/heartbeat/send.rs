@@ -5,7 +5,7 @@ use crate::cli::args::{self, flags};
 use crate::cli::input::Feed;
 use crate::cli::{Exit, Failure, Process, Reason, Verb};
 use crate::record::Head;
-use crate::record::heartbeat::{Life, SEND_COLUMNS, SEND_SCHEMA, Sent, SentLink, Traveller};
+use crate::record::heartbeat::{Life, SEND_COLUMNS, SEND_SCHEMA, Sent, SentLink, Traveller, view_line};
 use crate::record::state;
 use crate::sys;
 use crate::sys::clock;
@@ -125,6 +125,8 @@ struct Sender {
     life: Life,
     own_nonce: u64,
     echoes: Vec<(PeerHash, Echoed)>,
+    /// What our receiver hears, as a record; empty where there is none.
+    view: String,
     bytes: Vec<u8>,
     bad_input: bool,
 }
@@ -163,6 +165,7 @@ impl Sender {
             life: Life::default(),
             own_nonce: 0,
             echoes: Vec::new(),
+            view: String::new(),
             bytes: Vec::new(),
             bad_input: false,
         })
@@ -272,8 +275,13 @@ impl Sender {
     /// One beat on every link.
     fn beat(&mut self, extra: bool, goodbye: bool, now: Tick, process: &Process) -> Result<(), Failure> {
         self.life.sequence += 1;
-        let payload: Vec<String> =
+        let mut payload: Vec<String> =
             self.sources.iter().filter_map(|source| source.record.as_ref()).map(|record| record.line(now)).collect();
+        // What is heard here comes last: it is left out where there is no room.
+        let length: usize = payload.iter().map(|line| line.len() + 1).sum();
+        if !self.view.is_empty() && length + self.view.len() <= MAX_PAYLOAD {
+            payload.push(self.view.clone());
+        }
         let payload = payload.join("\n");
         let mut echo_bytes = Vec::new();
         let echoes = Echoes::write(&self.echoes, &mut echo_bytes);
@@ -345,8 +353,12 @@ impl Sender {
                 Some((PeerHash::new(node), echoed))
             })
             .collect();
-        let news = nonce != self.own_nonce || echoes != self.echoes;
-        (self.own_nonce, self.echoes) = (nonce, echoes);
+        let view = session
+            .filter(|session| !session.view.is_empty())
+            .map(|session| view_line(&self.node, &session.view))
+            .unwrap_or_default();
+        let news = nonce != self.own_nonce || echoes != self.echoes || view != self.view;
+        (self.own_nonce, self.echoes, self.view) = (nonce, echoes, view);
         news
     }
 

@@ -89,6 +89,8 @@ pub(crate) struct Node {
     pub(crate) standby: Option<String>,
     /// Its health says that it must not serve: an effective priority of 0.
     pub(crate) unfit: bool,
+    /// It said goodbye, and nothing else since.
+    pub(crate) left: bool,
     /// A record proves that it is off, in the life that was heard last.
     pub(crate) proven_off: bool,
 }
@@ -107,6 +109,7 @@ impl Default for Node {
             weight: None,
             standby: None,
             unfit: false,
+            left: false,
             proven_off: false,
         }
     }
@@ -313,9 +316,11 @@ impl Round<'_> {
         }
         // Two nodes cannot tell a dead peer from a cut cable; three or more that hear nobody are
         // more likely alone than the only one left.
+        // Who left with a goodbye is not silent.
+        let silent = || self.peers().filter(|(_, node)| !node.is_some_and(|node| node.left));
         let alone = self.view.quorate.is_none()
-            && self.peers().count() >= 2
-            && self.peers().any(|(_, node)| node.is_some_and(|node| node.heard))
+            && silent().count() >= 2
+            && silent().any(|(_, node)| node.is_some_and(|node| node.heard))
             && self.peers().all(|(_, node)| node.is_none_or(|node| node.status != Status::Up && !node.proven_off));
         alone.then_some("isolated")
     }
@@ -586,6 +591,18 @@ mod tests {
         let drains =
             |(name, node): (&String, &Node)| name != me && node.status == Status::Up && node.draining.contains(bucket);
         if view.nodes.iter().any(drains) { How::Drain } else { How::TakeOver }
+    }
+
+    #[test]
+    fn the_last_one_after_planned_leaves_goes_on_and_the_last_one_in_a_silence_does_not() {
+        let left = || Node { left: true, ..down("", 90) };
+        let settings = Settings { fencing: Fencing::None, ..settings("n3") };
+        let both = conclude(&settings, &view(&[("n1", left()), ("n2", left()), ("n3", up("5-6"))]));
+        assert_eq!((both.gave_up, both.mine), (None, list("1-6")));
+        let one = conclude(&settings, &view(&[("n1", left()), ("n2", down("3-4", 90)), ("n3", up("5-6"))]));
+        assert_eq!(one.gave_up, None, "of two that are left nobody can tell");
+        let none = conclude(&settings, &view(&[("n1", down("1-2", 90)), ("n2", down("3-4", 90)), ("n3", up("5-6"))]));
+        assert_eq!(none.gave_up, Some("isolated"));
     }
 
     #[test]
