@@ -527,7 +527,7 @@ mod tests {
     }
 
     /// The record of a bare source, which both ways of writing it agree on.
-    fn bare(block: &Block<'_>, src: std::net::IpAddr, answer: Answer) -> Vec<u8> {
+    fn bare(block: &Block<'_>, src: IpAddr, answer: Answer) -> Vec<u8> {
         let (mut plain, mut wide) = (Vec::new(), Vec::new());
         let text = src.to_string();
         block.source(&mut plain, text.as_bytes(), answer);

@@ -106,7 +106,9 @@ impl Damage {
 fn input(seeds: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let damaged = (prop::sample::select(seeds), prop::collection::vec(Damage::strategy(), 0..6));
     let damaged = damaged.prop_map(|(mut bytes, damages)| {
-        damages.iter().for_each(|damage| damage.apply(&mut bytes));
+        for damage in &damages {
+            damage.apply(&mut bytes);
+        }
         bytes
     });
     prop_oneof![9 => damaged, 1 => prop::collection::vec(any::<u8>(), 0..600)]

@@ -26,7 +26,7 @@ fn files(folder: &str, ending: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
-fn lines(files: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+fn lines(files: &[Vec<u8>]) -> Vec<Vec<u8>> {
     files.iter().flat_map(|file| file.split(|byte| *byte == b'\n').map(<[u8]>::to_vec)).collect()
 }
 
@@ -91,8 +91,8 @@ pub(crate) fn of(name: &str) -> Vec<Vec<u8>> {
             ndp::probe(mac, v6),
         ],
         "flow_line" => {
-            let mut seeds = lines(files("tests/data/flow", ".txt"));
-            seeds.extend(lines(files("tests/data/flow", ".flows")));
+            let mut seeds = lines(&files("tests/data/flow", ".txt"));
+            seeds.extend(lines(&files("tests/data/flow", ".flows")));
             seeds.push(b"192.0.2.1\n10.0.0.255\n1.2.3.4\n255.255.255.255\n0.0.0.0\n".repeat(30));
             seeds.extend(texts(&[
                 "2001:db8::7",
@@ -101,10 +101,10 @@ pub(crate) fn of(name: &str) -> Vec<Vec<u8>> {
             ]));
             seeds
         }
-        "ss_peer" => lines(files("tests/data/flow", ".txt")),
+        "ss_peer" => lines(&files("tests/data/flow", ".txt")),
         "record_line" => {
             let mut seeds = texts(&[SHOW, STATE, BEAT, PLAN, FLOW, FENCE, "n1 1-4\nn2 5-8\n# all\n"]);
-            seeds.extend(lines(files("tests/data/vectors/hash", ".jsonl")).into_iter().take(50));
+            seeds.extend(lines(&files("tests/data/vectors/hash", ".jsonl")).into_iter().take(50));
             seeds.push(b"[".repeat(5000));
             seeds.push([br#"{"a":"#.repeat(1000), b"1".to_vec(), b"}".repeat(1000)].concat());
             seeds

@@ -11,7 +11,7 @@ use crate::types::net::{Endpoint, Mac, Prefix};
 use crate::types::time::{Span, Tick};
 use crate::wire::heartbeat::{ClusterHash, Frame, Keys, PeerHash};
 use crate::wire::{arp, clusterip, ethernet, flow, ndp, nft, tcp};
-use std::fmt::Display;
+use std::fmt::{Debug, Display};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
@@ -183,16 +183,17 @@ fn clusterip_file(bytes: &[u8]) {
 /// Operands and values of flags: what parses, prints as something that parses as the same.
 fn words(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    fn same<T: FromStr + Display + PartialEq + std::fmt::Debug>(text: &str) {
-        if let Ok(value) = text.parse::<T>() {
-            let printed = value.to_string();
-            assert_eq!(printed.parse::<T>().ok(), Some(value), "'{text}' printed '{printed}'");
-        }
-    }
     same::<Mac>(text);
     same::<Prefix>(text);
     same::<Endpoint>(text);
     same::<Buckets>(text);
     let _ = text.parse::<Span>();
     let _ = crate::types::node::check_name(text);
+}
+
+fn same<T: FromStr + Display + PartialEq + Debug>(text: &str) {
+    if let Ok(value) = text.parse::<T>() {
+        let printed = value.to_string();
+        assert_eq!(printed.parse::<T>().ok(), Some(value), "'{text}' printed '{printed}'");
+    }
 }
