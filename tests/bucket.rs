@@ -849,6 +849,48 @@ fn an_applier_whose_reader_left_releases_and_says_so() {
     assert_eq!(node.run(&format!("bucket show {V4}")).ended(0).one()["owned"], "");
 }
 
+/// H3, H4: also long after the last plan, and whatever happened to the rules meanwhile.
+#[test]
+fn a_dead_link_is_released_and_told_at_once() {
+    let cluster = Cluster::new(1, 1);
+    let node = &cluster.nodes[0];
+    let beats = [V4, V6].map(|vip| (vip, node.folder.join(format!("{}.json", vip.replace(':', "-")))));
+    let own = |beat: &std::path::Path| -> Option<(String, bool)> {
+        let beat: Value = serde_json::from_str(&std::fs::read_to_string(beat).ok()?).ok()?;
+        Some((beat["own"].as_str()?.to_owned(), beat["unfit"].is_string()))
+    };
+    let mut children: Vec<_> = beats
+        .iter()
+        .map(|(vip, beat)| {
+            node.run(&format!("bucket init {vip} --dev eth0 --mac {MAC} --total 2 --seed 0")).ended(0);
+            let mut child = node
+                .command(&format!("bucket apply {vip} --follow --beat {}", beat.display()))
+                .stdin(std::process::Stdio::piped())
+                .stdout(std::process::Stdio::null())
+                .stderr(std::process::Stdio::null())
+                .spawn()
+                .unwrap();
+            let plan = json!({"kind": "bucket.plan", "v": 1, "host": "n1", "subject": vip, "total": 2, "epoch": 5, "mine": "1-2"});
+            writeln!(child.stdin.as_mut().unwrap(), "{plan}").unwrap();
+            eventually("the plan", Duration::from_secs(2), || own(beat) == Some(("1-2".to_owned(), false)));
+            child
+        })
+        .collect();
+    // By hand, behind the applier's back: what it knows is no longer so.
+    node.run(&format!("bucket set {V6} -2 --settle")).ended(0);
+    std::thread::sleep(Duration::from_millis(5200));
+    cluster.lab.on_switch("ip link set n1.eth0 down");
+    for (_, beat) in &beats {
+        eventually("the beat", Duration::from_millis(500), || own(beat) == Some((String::new(), true)));
+    }
+    for ((vip, _), child) in beats.iter().zip(&mut children) {
+        assert_eq!(node.run(&format!("bucket show {vip}")).ended(0).one()["owned"], "");
+        assert!(child.try_wait().unwrap().is_none(), "it goes on");
+        drop(child.stdin.take());
+        assert_eq!(child.wait().unwrap().code(), Some(1));
+    }
+}
+
 #[test]
 fn a_plan_is_made_and_carried_out() {
     let cluster = Cluster::new(3, 30);

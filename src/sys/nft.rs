@@ -2,6 +2,7 @@
 
 use super::clock::Deadline;
 use super::error::Missing;
+use super::process::Running;
 use super::{Error, Result, process};
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use netlink_sys::{Socket, SocketAddr};
@@ -37,6 +38,30 @@ impl Nft {
         if done.status.success() { Ok(()) } else { Err(refused(&done.stderr, doing, object)) }
     }
 
+    /// Carries out a short document, and returns as soon as the kernel has told `monitor` that it is
+    /// in force.
+    ///
+    /// nft itself ends 10 to 20 ms later: closing its socket waits for a grace period, after which
+    /// what was replaced is freed. `None` if it has ended before anything was heard, as where the
+    /// kernel knows it by another number than we do (a PID namespace).
+    pub(crate) fn begin_load<'a>(
+        &self,
+        document: &str,
+        doing: &'a str,
+        object: &'a str,
+        monitor: &mut Monitor,
+    ) -> Result<Option<Lingering<'a>>> {
+        let running = Running::start(&self.program, &["-f", "-"], document.as_bytes(), self.deadline)?;
+        let lingering = Lingering { running, doing, object };
+        let ours = Heard::Generation(lingering.running.id());
+        while lingering.running.wait_beside(monitor.as_fd())? {
+            if monitor.heard()?.contains(&ours) {
+                return Ok(Some(lingering));
+            }
+        }
+        lingering.finish().map(|()| None)
+    }
+
     /// What `nft -j -p list …` prints; `None` where that is not there.
     ///
     /// Protocols as numbers: their names would cost nft a search of the host's files.
@@ -58,6 +83,22 @@ impl Nft {
             Error::Call { errno: Errno::ENOENT, .. } => Ok(None),
             error => Err(error),
         }
+    }
+}
+
+/// An nft whose transaction is in force, and which has not ended yet.
+#[derive(Debug)]
+pub(crate) struct Lingering<'a> {
+    running: Running,
+    doing: &'a str,
+    object: &'a str,
+}
+
+impl Lingering<'_> {
+    /// Waits for its end.
+    pub(crate) fn finish(self) -> Result<()> {
+        let done = self.running.finish(&[])?;
+        if done.status.success() { Ok(()) } else { Err(refused(&done.stderr, self.doing, self.object)) }
     }
 }
 
@@ -100,6 +141,8 @@ pub(crate) struct Monitor {
 pub(crate) enum Heard {
     /// Something of this table, other than the elements of a set.
     Table(String),
+    /// A transaction of the process with this number is in force.
+    Generation(u32),
     /// Messages were lost.
     Overrun,
 }
@@ -137,12 +180,12 @@ impl Monitor {
                 },
             }
             let mut rest = self.buffer.as_slice();
-            while let Some((name, after)) = message(rest) {
+            while let Some((news, after)) = message(rest) {
                 rest = after;
-                if let Some(name) = name
-                    && heard.last() != Some(&Heard::Table(name.clone()))
+                if let Some(news) = news
+                    && heard.last() != Some(&news)
                 {
-                    heard.push(Heard::Table(name));
+                    heard.push(news);
                 }
             }
         }
@@ -155,26 +198,40 @@ impl std::fmt::Debug for Monitor {
     }
 }
 
-/// One message: the table that it is about, and what follows it.
+/// One message: what it says, and what follows it.
 ///
 /// `struct nlmsghdr`, `struct nfgenmsg`, attributes; attribute 1 is the table's name in every
-/// message of `nf_tables` but those of a generation.
-fn message(bytes: &[u8]) -> Option<(Option<String>, &[u8])> {
+/// message of `nf_tables` but those of a generation, where attribute 2 is the process.
+fn message(bytes: &[u8]) -> Option<(Option<Heard>, &[u8])> {
     const HEADERS: usize = 16 + 4;
     const NAME: u16 = 1;
+    const NEWGEN: u8 = 15;
+    const PROCESS: u16 = 2;
     // NFT_MSG_NEWSETELEM to NFT_MSG_DELSETELEM: a lease that is renewed is no change of the rules.
     const ELEMENTS: std::ops::RangeInclusive<u8> = 12..=14;
     let length = usize::try_from(u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?)).ok()?;
     let body = bytes.get(..length).filter(|_| length >= 16)?;
     let rest = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
     let kind = *body.get(4)?;
-    let attributes = body.get(HEADERS..).unwrap_or_default();
-    let size = attributes.get(..2).and_then(|size| size.try_into().ok()).map_or(0, u16::from_ne_bytes);
-    let tag = attributes.get(2..4).and_then(|tag| tag.try_into().ok()).map_or(0, u16::from_ne_bytes);
-    // NLA_TYPE_MASK
-    let name = (tag & 0x3fff == NAME && !ELEMENTS.contains(&kind))
-        .then(|| attributes.get(4..usize::from(size)))
-        .flatten()
-        .map(|name| String::from_utf8_lossy(name).trim_end_matches('\0').to_owned());
-    Some((name, rest))
+    let mut attributes = body.get(HEADERS..).unwrap_or_default();
+    let mut attribute = |wanted: u16| {
+        loop {
+            let size = usize::from(u16::from_ne_bytes(attributes.get(..2)?.try_into().ok()?));
+            // NLA_TYPE_MASK
+            let tag = u16::from_ne_bytes(attributes.get(2..4)?.try_into().ok()?) & 0x3fff;
+            let value = attributes.get(4..size)?;
+            attributes = attributes.get(size.next_multiple_of(4)..).unwrap_or_default();
+            if tag == wanted {
+                return Some(value);
+            }
+        }
+    };
+    let news = match kind {
+        NEWGEN => attribute(PROCESS)
+            .and_then(|value| value.try_into().ok())
+            .map(|number| Heard::Generation(u32::from_be_bytes(number))),
+        kind if ELEMENTS.contains(&kind) => None,
+        _ => attribute(NAME).map(|name| Heard::Table(String::from_utf8_lossy(name).trim_end_matches('\0').to_owned())),
+    };
+    Some((news, rest))
 }

@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use std::io::{Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -50,23 +50,69 @@ fn is_executable(path: &Path) -> bool {
 ///
 /// At the deadline the whole group is killed.
 pub(crate) fn run(program: &Path, args: &[&str], input: &[u8], deadline: Deadline) -> Result<Finished> {
-    let name = program.display().to_string();
-    let mut child = Command::new(program)
-        .args(args)
-        .env("LC_ALL", "C")
-        .stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() })
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0)
-        .spawn()
-        .map_err(|error| Error::io("run", &name, &error))?;
-    let outcome = converse(&mut child, input, deadline, &name);
-    if outcome.is_err() {
-        kill_group(&child);
+    Running::spawn(program, args, !input.is_empty(), deadline)?.finish(input)
+}
+
+/// A program that has not ended yet.
+#[derive(Debug)]
+pub(crate) struct Running {
+    child: Child,
+    name: String,
+    deadline: Deadline,
+}
+
+impl Running {
+    fn spawn(program: &Path, args: &[&str], has_input: bool, deadline: Deadline) -> Result<Self> {
+        let name = program.display().to_string();
+        let child = Command::new(program)
+            .args(args)
+            .env("LC_ALL", "C")
+            .stdin(if has_input { Stdio::piped() } else { Stdio::null() })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .map_err(|error| Error::io("run", &name, &error))?;
+        Ok(Running { child, name, deadline })
     }
-    let status = child.wait().map_err(|error| Error::io("wait for", &name, &error));
-    let (stdout, stderr) = outcome?;
-    Ok(Finished { status: status?, stdout, stderr })
+
+    /// Starts a program and hands it an `input` that fits a pipe.
+    pub(crate) fn start(program: &Path, args: &[&str], input: &[u8], deadline: Deadline) -> Result<Self> {
+        let mut running = Running::spawn(program, args, true, deadline)?;
+        if let Some(mut stdin) = running.child.stdin.take() {
+            // One that has ended already says why at the end.
+            let _ = stdin.write_all(input);
+        }
+        Ok(running)
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until `other` can be read, which is `true`, or the program speaks or ends.
+    pub(crate) fn wait_beside(&self, other: BorrowedFd<'_>) -> Result<bool> {
+        let mut sources = super::event::Sources::default();
+        let slot = sources.readable(other);
+        if let Some(stderr) = &self.child.stderr {
+            sources.readable(stderr.as_fd());
+        }
+        if !sources.wait(Some(self.deadline.tick()))? {
+            return Ok(false);
+        }
+        Ok(sources.is_ready(slot))
+    }
+
+    /// Waits for its end, and feeds it what `input` is left.
+    pub(crate) fn finish(mut self, input: &[u8]) -> Result<Finished> {
+        let outcome = converse(&mut self.child, input, self.deadline, &self.name);
+        if outcome.is_err() {
+            kill_group(&self.child);
+        }
+        let status = self.child.wait().map_err(|error| Error::io("wait for", &self.name, &error));
+        let (stdout, stderr) = outcome?;
+        Ok(Finished { status: status?, stdout, stderr })
+    }
 }
 
 fn kill_group(child: &Child) {

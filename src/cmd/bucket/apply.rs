@@ -13,11 +13,12 @@ use crate::record::{Action, Head, envelope};
 use crate::sys;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::netlink::{Change, Netlink};
+use crate::sys::nft::{Heard, Monitor};
 use crate::sys::state::Lock;
 use crate::types::bucket::Buckets;
 use crate::types::cluster::{Cluster, Held};
 use crate::types::time::{Span, Tick, millis};
-use crate::wire::nft::cluster;
+use crate::wire::nft::{cluster, table_name};
 use clap::{ArgMatches, Args, ValueEnum};
 use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
@@ -100,6 +101,9 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         standby: None,
         unfit: None,
         done: None,
+        known: None,
+        rules: None,
+        dev: None,
     };
     if flags.follow { follow(&mut applier, process) } else { once(&mut applier, deadline, process) }
 }
@@ -117,6 +121,32 @@ struct Applier<'a> {
     unfit: Option<String>,
     /// The plan that was carried out last, and the lease that goes with it.
     done: Option<(Ordered, Option<Duration>)>,
+    /// What was seen last.
+    known: Option<Seen>,
+    /// Tells whether that still holds; of a stream alone.
+    rules: Option<Monitor>,
+    /// The interface of the cluster IP.
+    dev: Option<String>,
+}
+
+/// A change that is decided on.
+struct Step {
+    head: Head,
+    seen: Seen,
+    next: Cluster,
+    outcome: Outcome,
+    how: Option<How>,
+    /// Whether the kernel has it already.
+    loaded: bool,
+}
+
+/// What of the lease goes with a change of the map.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lease {
+    /// It is renewed, or granted where it has run out.
+    Renewed,
+    /// Nothing: whoever gives everything up needs none.
+    Left,
 }
 
 /// What one step did.
@@ -139,11 +169,50 @@ impl Applier<'_> {
         super::begin("bucket.apply", self.flags.vip, self.flags.changing, deadline)
     }
 
+    /// Looks at the rules, and remembers them for as long as nobody changes them.
+    fn look(&mut self) -> Result<Option<Seen>, Failure> {
+        if let (Store::Nft(nft), true) = (&mut self.store, self.flags.follow) {
+            // A stream looks long after its last step.
+            *nft = nft.until(Deadline::after(STEP));
+        }
+        // What is heard up to here is in what is seen; what comes later is not.
+        self.hear_of_rules()?;
+        let seen = self.store.look(self.flags.vip)?;
+        if let Some(cluster) = seen.as_ref().and_then(|seen| seen.cluster.as_ref()) {
+            self.dev = Some(cluster.dev.clone());
+        }
+        self.known.clone_from(&seen);
+        Ok(seen)
+    }
+
+    /// The same, where there must be something.
+    fn need(&mut self) -> Result<Seen, Failure> {
+        self.look()?.ok_or_else(|| super::absent(Self::doing(), self.flags.vip))
+    }
+
+    /// Forgets what was seen if the kernel says that the rules were changed since.
+    fn hear_of_rules(&mut self) -> Result<(), Failure> {
+        let Some(rules) = &mut self.rules else {
+            self.known = None;
+            return Ok(());
+        };
+        let name = table_name(self.flags.vip);
+        let of_ours = |heard: &Heard| match heard {
+            Heard::Table(table) => *table == name,
+            Heard::Overrun => true,
+            Heard::Generation(_) => false,
+        };
+        if rules.heard()?.iter().any(of_ours) {
+            self.known = None;
+        }
+        Ok(())
+    }
+
     /// Carries one plan out.
     fn carry_out(&mut self, ordered: &Ordered, deadline: Deadline) -> Result<Done, Failure> {
         let vip = self.flags.vip;
         let (_lock, head) = self.begin(deadline)?;
-        let seen = self.store.need(Self::doing(), vip)?;
+        let seen = self.need()?;
         let Some(cluster) = &seen.cluster else { return Err(super::absent(Self::doing(), vip)) };
         if ordered.total != cluster.total {
             return Err(Failure::input(format!(
@@ -175,46 +244,79 @@ impl Applier<'_> {
         let (outcome, how) =
             carry_out(&before, cluster.total, &order).map_err(|why| super::refusal(&why, Self::doing(), vip))?;
         let next = Cluster { epoch: ordered.epoch, config: ordered.config.clone(), ..cluster.clone() };
-        let done = self.act(head, &seen, &next, &outcome, Some(how))?;
+        let done = self.act(Step { head, seen, next, outcome, how: Some(how), loaded: false })?;
         self.done = (done.exit == Exit::Yes).then(|| (ordered.clone(), lease));
         Ok(done)
     }
 
     /// Looks whether the interface can carry anything; says whether that is news.
     fn look_at_link(&mut self) -> Result<bool, Failure> {
-        let Store::Nft(_) = &self.store else { return Ok(false) };
-        let Some(seen) = self.store.look(self.flags.vip)? else { return Ok(false) };
-        let Some(cluster) = &seen.cluster else { return Ok(false) };
+        let (Store::Nft(_), Some(dev)) = (&self.store, &self.dev) else { return Ok(false) };
         let links = Netlink::open()?.links()?;
-        let unfit = match links.iter().find(|link| link.name == cluster.dev) {
+        let unfit = match links.iter().find(|link| link.name == *dev) {
             Some(link) if link.is_usable() => None,
             Some(link) if link.up => Some(format!("{} has no carrier", link.name)),
             Some(link) => Some(format!("{} is down", link.name)),
-            None => Some(format!("{} is gone", cluster.dev)),
+            None => Some(format!("{dev} is gone")),
         };
         let news = unfit.is_some() != self.unfit.is_some();
         self.unfit = unfit;
         Ok(news)
     }
 
-    /// Closes everything: a fault, or the end.
+    /// Closes everything: a fault, or the end. The beat says so in any case.
+    ///
+    /// Clients wait for this, so what is known is not looked at again first.
     fn release(&mut self) -> Result<Option<Done>, Failure> {
         self.done = None;
-        let vip = self.flags.vip;
         let (_lock, head) = self.begin(Deadline::after(STEP))?;
-        let Some(seen) = self.store.look(vip)? else { return Ok(None) };
-        let Some(cluster) = seen.cluster.clone() else { return Ok(None) };
+        self.hear_of_rules()?;
+        if let Some(seen) = self.known.take() {
+            match self.close(head.clone(), seen) {
+                // Somebody has just changed the rules: what is there now is closed.
+                Err(_) => {}
+                done => return done,
+            }
+        }
+        match self.look()? {
+            Some(seen) => self.close(head, seen),
+            None => Ok(None),
+        }
+    }
+
+    fn close(&mut self, head: Head, seen: Seen) -> Result<Option<Done>, Failure> {
+        let Some(next) = seen.cluster.clone() else { return Ok(None) };
         let outcome = Outcome { held: Held::default(), gained: Buckets::new(), lost: seen.held.owned.clone() };
-        self.act(head, &seen, &cluster, &outcome, Some(How::Settle)).map(Some)
+        let changes = seen.held != outcome.held;
+        let text = if changes { Some(cluster::map(&next, &outcome.held).map_err(Failure::usage)?) } else { None };
+        let mut loaded = false;
+        if let (Store::Nft(nft), Some(rules), Some(text), false) =
+            (&self.store, &mut self.rules, &text, self.flags.changing.dry_run)
+        {
+            let vip = self.flags.vip.to_string();
+            let lingering = nft.begin_load(text, Self::doing(), &vip, rules)?;
+            loaded = true;
+            // The kernel has said that it is in force, which is what the others wait for.
+            let mut closed = seen.clone();
+            closed.held = Held::default();
+            self.tell(&closed)?;
+            if let Some(lingering) = lingering {
+                lingering.finish()?;
+            }
+        }
+        let step = Step { head, seen, next, outcome, how: Some(How::Settle), loaded };
+        let done = self.commit(step, text, changes, Lease::Left)?;
+        if done.head.changed != Some(true) || done.head.dry_run {
+            self.tell_now()?;
+        }
+        Ok(Some(done))
     }
 
     /// Releases everything for good. The beat says so, or the others would wait for a node that
     /// lives and follows no map.
     fn end(&mut self, stream: &mut Stream) -> Result<(), Failure> {
         self.unfit = Some("bucket apply has ended".to_owned());
-        let done = self.release()?;
-        self.tell_now()?;
-        match done.map(|done| stream.record(done.head, &done.acted)) {
+        match self.release()?.map(|done| stream.record(done.head, &done.acted)) {
             // Nobody is left to read it.
             Some(Err(failure)) if !failure.is_reader_gone() => Err(failure),
             _ => Ok(()),
@@ -230,74 +332,80 @@ impl Applier<'_> {
             return Ok(None);
         }
         let (_lock, head) = self.begin(Deadline::after(STEP))?;
-        let Some(seen) = self.store.look(self.flags.vip)? else { return Ok(None) };
-        let Some(cluster) = seen.cluster.clone() else { return Ok(None) };
+        let Some(seen) = self.look()? else { return Ok(None) };
+        let Some(next) = seen.cluster.clone() else { return Ok(None) };
         let held = settle(&seen.held, &over.intersection(&seen.held.draining));
         let outcome = Outcome { held, ..Outcome::default() };
-        self.act(head, &seen, &cluster, &outcome, None).map(Some)
+        self.act(Step { head, seen, next, outcome, how: None, loaded: false }).map(Some)
     }
 
     fn next_drain_end(&self) -> Option<Tick> {
         self.draining.values().map(|since| since.after(self.flags.drain_max.0)).min()
     }
 
-    /// One transaction, and a look at what came of it.
-    fn act(
-        &mut self,
-        mut head: Head,
-        seen: &Seen,
-        next: &Cluster,
-        outcome: &Outcome,
-        how: Option<How>,
-    ) -> Result<Done, Failure> {
-        let vip = self.flags.vip;
+    /// The map and the lease with it, or the lease alone where that is due.
+    fn act(&mut self, step: Step) -> Result<Done, Failure> {
+        let (seen, next, held) = (&step.seen, &step.next, &step.outcome.held);
         let lapsed = seen.is_lapsed();
-        let holds_nothing = outcome.held == Held::default();
-        let changes = outcome.held != seen.held || (lapsed && !holds_nothing) || seen.cluster.as_ref() != Some(next);
-        head.standby.clone_from(&self.standby);
+        let holds_nothing = *held == Held::default();
+        let changes = *held != seen.held || (lapsed && !holds_nothing) || seen.cluster.as_ref() != Some(next);
         let text = if changes {
-            document(next, &outcome.held, lapsed)?
+            Some(document(next, held, lapsed)?)
         } else if lapsed {
-            cluster::grant(next)
+            Some(cluster::grant(next))
+        } else if self.is_due(next.lease) {
+            if cluster::in_place(next) && !self.may_extend(next) && !self.flags.changing.dry_run {
+                return Err(lost(self.flags.vip));
+            }
+            Some(cluster::renew(next))
         } else {
-            cluster::renew(next)
+            None
         };
+        self.commit(step, text, changes, Lease::Renewed)
+    }
+
+    /// One transaction, a look at what came of it, and the word of it in the beat.
+    fn commit(&mut self, step: Step, text: Option<String>, changes: bool, lease: Lease) -> Result<Done, Failure> {
+        let Step { mut head, seen, next, outcome, how, loaded } = step;
+        let vip = self.flags.vip;
+        head.standby.clone_from(&self.standby);
+        let is_nft = matches!(self.store, Store::Nft(_));
         if changes && self.flags.changing.shows_actions() {
-            head.actions = vec![Action {
-                op: if matches!(self.store, Store::Nft(_)) { "nft" } else { "file" },
-                text: text.clone(),
-            }];
+            let text = text.clone().unwrap_or_default();
+            head.actions = vec![Action { op: if is_nft { "nft" } else { "file" }, text }];
         }
+        let acts = !self.flags.changing.dry_run;
         let mut renewed = false;
-        if !self.flags.changing.dry_run {
-            match &self.store {
-                Store::Nft(nft) if changes || lapsed || self.renewal_is_due(next) => {
-                    if !changes && !lapsed && cluster::in_place(next) && !self.may_extend(next) {
-                        return Err(lost(vip));
+        match (&self.store, text) {
+            (Store::Nft(nft), Some(text)) if acts && !loaded => {
+                let now = clock::boot();
+                nft.load(&text, Self::doing(), &vip.to_string()).map_err(|error| match error {
+                    // The element to renew is gone: the lease ran out since the look.
+                    sys::Error::Call { errno: nix::errno::Errno::ENOENT, .. } if !changes && !seen.is_lapsed() => {
+                        lost(vip)
                     }
-                    let now = clock::boot();
-                    nft.load(&text, Self::doing(), &vip.to_string()).map_err(|error| match error {
-                        // The element to renew is gone: the lease ran out since the look.
-                        sys::Error::Call { errno: nix::errno::Errno::ENOENT, .. } if !changes && !lapsed => lost(vip),
-                        error => error.into(),
-                    })?;
+                    error => error.into(),
+                })?;
+                if lease == Lease::Renewed {
                     self.renewed = Some(now);
                     renewed = true;
-                    super::end_connections("bucket apply", next, &seen.held, &outcome.held);
                 }
-                Store::File(origin) if changes => backend::keep(origin, next, &outcome.held)?,
-                _ => {}
             }
+            (Store::File(origin), _) if changes && acts => backend::keep(origin, &next, &outcome.held)?,
+            _ => {}
         }
         // A renewal alone changes nothing that could be read back.
-        let now =
-            if changes && !self.flags.changing.dry_run { self.store.need(Self::doing(), vip)? } else { seen.clone() };
-        let as_ordered = !changes || self.flags.changing.dry_run || now.held == outcome.held;
+        let now = if changes && acts { self.need()? } else { seen.clone() };
+        let as_ordered = !changes || !acts || now.held == outcome.held;
         head.changed = Some(changes && as_ordered);
-        if (changes || renewed) && !self.flags.changing.dry_run {
+        if (changes || renewed) && acts {
             self.tell(&now)?;
+            if is_nft && changes {
+                // After the beat: whoever takes over waits for that alone.
+                super::end_connections("bucket apply", &next, &seen.held, &outcome.held);
+            }
         }
-        let acted = Acted::new(now.show(), outcome, how);
+        let acted = Acted::new(now.show(), &outcome, how);
         Ok(Done { head, acted, exit: if as_ordered { Exit::Yes } else { Exit::Refused } })
     }
 
@@ -308,10 +416,6 @@ impl Applier<'_> {
             let same = Ordered { received_ms: done.received_ms, renewal: done.renewal, ..ordered.clone() } == *done;
             same && !self.is_due(*lease)
         })
-    }
-
-    fn renewal_is_due(&self, cluster: &Cluster) -> bool {
-        self.is_due(cluster.lease)
     }
 
     fn is_due(&self, lease: Option<Duration>) -> bool {
@@ -353,7 +457,7 @@ impl Applier<'_> {
 
     /// Tells what is there before anything is done.
     fn tell_now(&mut self) -> Result<(), Failure> {
-        if let Some(seen) = self.store.look(self.flags.vip)? {
+        if let Some(seen) = self.look()? {
             self.tell(&seen)?;
         }
         Ok(())
@@ -387,6 +491,7 @@ fn once(applier: &mut Applier<'_>, deadline: Deadline, process: &mut Process) ->
         }
         return Ok(malformed.and(Exit::Undecided));
     };
+    applier.look()?;
     applier.look_at_link()?;
     let done = applier.carry_out(&ordered, deadline)?;
     process.out.record(&done.head, &done.acted)?;
@@ -440,11 +545,14 @@ fn follow_on(
     complaints: &mut Complaints,
 ) -> Result<Ended, Failure> {
     let mut links = Netlink::monitor()?;
-    applier.look_at_link()?;
+    if let Store::Nft(_) = &applier.store {
+        applier.rules = Some(Monitor::open()?);
+    }
     let mut feed = Feed::default();
     let stdin = std::io::stdin();
     let vip = applier.flags.vip.to_string();
-    let seen = applier.store.need(Applier::doing(), applier.flags.vip)?;
+    let seen = applier.need()?;
+    applier.look_at_link()?;
     let lease = seen.cluster.as_ref().and_then(|cluster| cluster.lease);
     applier.tell(&seen)?;
     let end = process.stream_end(applier.flags.duration);
@@ -463,14 +571,15 @@ fn follow_on(
             let changed = links.changes()?;
             let of_links = changed.iter().any(|change| !matches!(change, Change::Address { .. }));
             if of_links && applier.look_at_link()? {
-                let released = if applier.unfit.is_some() { applier.release()? } else { None };
-                if let Some(why) = &applier.unfit {
+                if let Some(why) = applier.unfit.clone() {
+                    let released = applier.release()?;
                     process.complain(&format!("{why}: everything is released"));
+                    if let Some(done) = released {
+                        pump.stream.record(done.head, &done.acted)?;
+                    }
+                } else {
+                    applier.tell_now()?;
                 }
-                if let Some(done) = released {
-                    pump.stream.record(done.head, &done.acted)?;
-                }
-                applier.tell_now()?;
             }
         }
         let mut newest = None;

@@ -199,6 +199,7 @@ impl Watcher {
             let news = heard.iter().any(|heard| match heard {
                 Heard::Table(table) => *table == name,
                 Heard::Overrun => true,
+                Heard::Generation(_) => false,
             });
             let (faults, seen) = self.faults(watched, news)?;
             let before = watched.faults;
