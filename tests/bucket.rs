@@ -891,6 +891,37 @@ fn a_dead_link_is_released_and_told_at_once() {
     }
 }
 
+/// H16: the applier's lease lives by renewals, and whoever renews by himself is no dead man.
+#[test]
+fn a_planner_renews_while_its_input_may_still_live() {
+    let cluster = Cluster::new(1, 1);
+    let node = &cluster.nodes[0];
+    let mut child = node
+        .command(&format!(
+            "bucket plan {V4} --total 2 --home n1=1,n2=2 --dead-after 1s --take-after 2s --renew 100ms --follow --for 3s"
+        ))
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let beat = json!({"kind": "heartbeat.recv", "v": 1, "subject": "n2", "status": "up", "renewal": true});
+    writeln!(stdin, "{beat}").unwrap();
+    let mut times = Vec::new();
+    let mut begun = None;
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        let record: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        let begun = begun.get_or_insert_with(Instant::now);
+        if record["renewal"] == true {
+            times.push(begun.elapsed());
+        }
+    }
+    drop(stdin);
+    child.wait().unwrap();
+    assert!((6..=11).contains(&times.len()), "{times:?}");
+    assert!(times.iter().all(|time| *time < Duration::from_millis(1300)), "{times:?}");
+}
+
 #[test]
 fn a_plan_is_made_and_carried_out() {
     let cluster = Cluster::new(3, 30);

@@ -104,6 +104,10 @@ struct Flags {
     #[arg(long)]
     follow: bool,
 
+    /// Repeat the conclusion at least every D, for no longer than --dead-after without input
+    #[arg(long, value_name = "D", default_value = "1s")]
+    renew: Span,
+
     /// End after D with the status of the last conclusion
     #[arg(long = "for", value_name = "D", requires = "follow")]
     duration: Option<Span>,
@@ -152,6 +156,9 @@ fn weight(text: &str) -> Result<(String, u32), String> {
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let flags: Flags = args::read(matches)?;
+    if flags.renew.0.is_zero() {
+        return Err(Failure::usage("--renew must be above 0s"));
+    }
     let settings = settings(&flags, &process.node)?;
     let mut planner = Planner::new(&flags, settings, process)?;
     let exit = if flags.follow { follow(&flags, &mut planner, process)? } else { once(&flags, &mut planner, process)? };
@@ -611,6 +618,7 @@ fn follow_on(
     let stdin = std::io::stdin();
     let end = process.stream_end(flags.duration);
     let mut told: Option<(Plan, View)> = None;
+    let (mut told_at, mut fed) = (clock::boot(), None);
     let mut wake = Some(clock::boot().after(planner.settings.fresh() / 4));
     let caught = loop {
         let woken = pump.wait(&[stdin.as_fd(), watch.as_fd()], [wake, end].into_iter().flatten().min())?;
@@ -629,7 +637,10 @@ fn follow_on(
                             pump.stream.pass(&text)?;
                         }
                         match planner.take(&text, now) {
-                            Ok(is_renewal) => renewal |= is_renewal,
+                            Ok(is_renewal) => {
+                                renewal |= is_renewal;
+                                fed = Some(now);
+                            }
                             Err(why) => complaints.line(number, &why),
                         }
                     }
@@ -645,12 +656,20 @@ fn follow_on(
         // Often enough to see that verdicts expired, and that it was not we who stood still.
         let soon = now.after(planner.settings.fresh() / 4);
         wake = Some(plan.wake.map_or(soon, |wake| wake.min(soon)));
+        // Whoever renews by himself is no dead man: an input that stands still is repeated no longer
+        // than a node may be silent, so that the lease has run out before others take.
+        let alive = fed.is_some_and(|fed| now.since(fed) < planner.settings.dead_after);
+        renewal |= alive && now.since(told_at) >= flags.renew.0;
         let news = told.as_ref() != Some(&(plan.clone(), settled(&view)));
         if news || renewal {
             pump.stream.record(planner.head(now, renewal && !news), &planner.record(&plan, &view))?;
+            told_at = now;
             if news {
                 planner.keep()?;
             }
+        }
+        if alive {
+            wake = wake.map(|wake| wake.min(told_at.after(flags.renew.0)));
         }
         told = Some((plan, settled(&view)));
         if feed.is_ended() || end.is_some_and(|end| now >= end) {
