@@ -15,6 +15,8 @@ pub(crate) struct Common {
     #[arg(long, display_order = 901)]
     pub(crate) schema: bool,
 
+    // The help shows the text as it stands, backticks too.
+    #[allow(clippy::doc_markdown)]
     /// Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]
     #[arg(long, value_name = "NAME", display_order = 902, value_parser = node_name)]
     pub(crate) node: Option<String>,
