@@ -82,6 +82,8 @@ enum OnEof {
 
 /// How long one step may take: a lock, a listing, a commit beside a large rule set.
 const STEP: Duration = Duration::from_secs(5);
+/// A wake that is later than this is a pause of our own.
+const PAUSE: Duration = Duration::from_millis(100);
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let flags: Flags = args::read(matches)?;
@@ -558,7 +560,7 @@ fn follow_on(
     let end = process.stream_end(applier.flags.duration);
     // Silence counts from here on: a planner needs a moment to say its first word.
     let mut spoken = clock::boot();
-    let mut released = false;
+    let (mut released, mut forgiven) = (false, false);
     loop {
         let silent = lease.filter(|_| !released).map(|lease| spoken.after(lease));
         let deadline = [silent, end, applier.next_drain_end()].into_iter().flatten().min();
@@ -567,6 +569,11 @@ fn follow_on(
             Woken::Signal(signal) => return Ok(Ended::Signal(signal)),
         };
         let now = clock::boot();
+        if !forgiven && silent.is_some_and(|silent| now.since(silent) > PAUSE) {
+            // It was we who stood still, perhaps the planner with us: it gets its time once more. The
+            // kernel serves nothing meanwhile, and what lapsed is not renewed but asked for again.
+            (spoken, forgiven) = (now, true);
+        }
         if ready.get(1) == Some(&true) {
             let changed = links.changes()?;
             let of_links = changed.iter().any(|change| !matches!(change, Change::Address { .. }));
@@ -594,7 +601,7 @@ fn follow_on(
         }
         if let Some(ordered) = newest {
             spoken = now;
-            released = false;
+            (released, forgiven) = (false, false);
             if !applier.stands(&ordered) {
                 step(applier, &ordered, &mut pump.stream, process)?;
             }
