@@ -784,6 +784,8 @@ fn a_lease_that_nobody_renews_ends_every_answer() {
     assert!(capture.complaints().contains("0 packets captured"), "{}", capture.complaints());
     let shown = node.run(&format!("bucket show {V4}")).ended(0).one();
     assert_eq!((&shown["lease_ms"], &shown["lease_left_ms"]), (&json!(1000.0), &Value::Null));
+    // Nor does it overlap with who took over.
+    assert_eq!(shown["owned"], "");
     assert_eq!(node.run(&format!("bucket show {V4} --beat")).ended(0).one()["own"], "");
     // What was held is lost, and has to be asked for again.
     let again = node.run(&format!("bucket set {V4} +2")).ended(0).one();
@@ -1137,8 +1139,15 @@ fn what_is_wrong_is_refused_and_nothing_is_changed() {
     node.run(&format!("bucket init {V4} --dev eth0 --total 2 --lease 50ms")).ended(2);
     node.run("bucket init 224.0.0.9 --dev eth0 --total 2").ended(2);
     assert_eq!(node.sh("nft list tables"), "");
-    let absent = node.run(&format!("bucket set {V4} +1")).ended(5);
-    assert!(absent.stderr.contains("bucket init"), "{absent:?}");
+    // An address that others reach this host by would be closed to most of them.
+    let own = node.run("bucket init 192.0.2.1 --dev eth0 --total 2 --local 1").ended(1);
+    assert!(own.stderr.contains("this host's own address"), "{own:?}");
+    assert_eq!(node.sh("nft list tables"), "");
+    for verb in ["set", "watch"] {
+        let words = if verb == "set" { "+1" } else { "--for 5s" };
+        let absent = node.run(&format!("bucket {verb} {V4} {words}")).ended(5);
+        assert!(absent.stderr.contains("bucket init"), "{absent:?}");
+    }
     cluster.init(V4, "--total 2", &["1"]);
     for wrong in ["+0", "+3", "+1 -1", "x", "+", "=3", ""] {
         node.run(&format!("bucket set {V4} {wrong}")).ended(2);
@@ -1153,6 +1162,28 @@ fn what_is_wrong_is_refused_and_nothing_is_changed() {
     ] {
         let set = node.run(&format!("bucket set {V4} {words}")).ended(0).one();
         assert_eq!((&set["owned"], &set["changed"]), (&json!(owned), &json!(changed)), "{words}");
+    }
+}
+
+#[test]
+fn a_table_that_is_lost_is_made_again_by_the_same_init() {
+    let cluster = Cluster::new(1, 0);
+    let node = &cluster.nodes[0];
+    for vip in [V4, V6] {
+        let init = || {
+            node.run(&format!("bucket init {vip} --dev eth0 --mac {MAC} --total 4 --local 1-4")).ended(0).one()["changed"]
+                .clone()
+        };
+        assert_eq!((init(), init()), (json!(true), json!(false)));
+        let tables = node.sh("nft list tables");
+        assert!(tables.contains("table netdev"), "{tables}");
+        for table in tables.lines() {
+            node.sh(&format!("nft delete {table}"));
+            assert_ne!(node.run(&format!("bucket check {vip}")).code, 0, "{table}");
+            assert_eq!((init(), init()), (json!(true), json!(false)), "{table}");
+            node.run(&format!("bucket check {vip}")).ended(0);
+        }
+        node.run(&format!("bucket clear {vip}")).ended(0);
     }
 }
 
@@ -1210,6 +1241,19 @@ fn missing_rights_and_missing_parts_have_their_own_answers() {
     node.environment(&mut bare);
     let run = support::Run::new("bucket show without nft", bare.output().unwrap()).ended(5);
     assert!(run.stderr.contains("nftables"), "{run:?}");
+    // An nft that cannot be run says nothing of the rules, whatever its words.
+    let broken = node.folder.join("broken");
+    std::fs::create_dir(&broken).unwrap();
+    node.sh(&format!(
+        "printf '#!/bin/sh\necho No such file or directory >&2; exit 127\n' >{0}/nft; chmod +x {0}/nft",
+        broken.display()
+    ));
+    let mut path = broken.into_os_string();
+    path.push(":/usr/sbin:/usr/bin:/sbin:/bin");
+    let mut misled = node.command(&format!("bucket show {V4}"));
+    misled.env("PATH", path);
+    let run = support::Run::new("bucket show with a broken nft", misled.output().unwrap()).ended(71);
+    assert!(run.stderr.contains("No such file or directory"), "{run:?}");
     // cron's PATH.
     let mut cron = node.command(&format!("bucket init {V4} --dev eth0 --total 2"));
     cron.env("PATH", "/usr/bin:/bin").env("LANG", "de_DE.UTF-8");
