@@ -119,6 +119,38 @@ fn a_device_without_an_address_announces_and_a_dead_link_is_an_error() {
     assert!(host.run("vip arp 192.0.2.10 --dev lo").ended(5).stderr.contains("no MAC"));
 }
 
+/// known-faults 6: who keeps the address says so again, and a failed saying is told and tried again.
+#[test]
+fn the_owner_says_it_again_after_another_did_and_after_its_link_died() {
+    let lab = Lab::new();
+    let owner = lab.host("n1", &["192.0.2.1/24", "192.0.2.10/24"]);
+    let other = lab.host("n2", &["192.0.2.2/24"]);
+    let client = lab.host("client", &["192.0.2.99/24"]);
+    client.sh("ping -nc1 -W2 192.0.2.10");
+    let mac = neighbour(&client, "192.0.2.10");
+    let owners = || neighbour(&client, "192.0.2.10") == mac;
+    let misled = || {
+        other.run("vip arp 192.0.2.10 --dev eth0").ended(0);
+        eventually("the client believes the other", 5 * SECOND, || {
+            let believes = !owners();
+            if !believes {
+                other.run("vip arp 192.0.2.10 --dev eth0").ended(0);
+            }
+            believes
+        });
+    };
+    let refresh = owner.start("vip arp 192.0.2.10 --dev eth0 --refresh 1500ms");
+    refresh.wait_for("the first round", 5 * SECOND, |record| record["sent"] == 2);
+    misled();
+    eventually("the owner says it again", 5 * SECOND, owners);
+    lab.on_switch("ip link set n1.eth0 down");
+    let failed = refresh.wait_for("the failure", 5 * SECOND, |record| record["failed"] == 2);
+    assert_eq!(failed["error"]["errno"], "ENETDOWN");
+    misled();
+    lab.on_switch("ip link set n1.eth0 up");
+    eventually("the owner says it after its link came back", 5 * SECOND, owners);
+}
+
 #[test]
 fn four_thousand_announcements_all_arrive() {
     let lab = Lab::new();
