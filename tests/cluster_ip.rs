@@ -366,7 +366,7 @@ fn three_hosts_share_the_clients_and_survive_a_killed_one() {
     let before = cluster.settles(10 * SECOND, &["n1", "n2", "n3"]);
     assert!(cluster.recipes[0].log().contains("no quorum: a split will serve twice"));
     // The long form kills each host seventeen times.
-    let rounds = if std::env::var_os("FAILOVER_NIGHTLY").is_some() { 51 } else { 3 };
+    let rounds = if is_nightly() { 51 } else { 3 };
     for idx in (0..3).cycle().take(rounds) {
         let mut connections = cluster.connect();
         let name = cluster.hosts[idx].name.clone();
@@ -431,6 +431,11 @@ fn the_loss_of_one_link_of_two_moves_nothing() {
     }
 }
 
+/// Whether the long runs of `scripts/test --nightly` are asked for.
+fn is_nightly() -> bool {
+    std::env::var_os("FAILOVER_NIGHTLY").is_some()
+}
+
 /// The LAN of a living node fails: it gives up, and its clients are reset and served elsewhere.
 fn lan_fails(how: &str, back: &str, detection: Duration) {
     let cluster = Cluster::new(3);
@@ -438,8 +443,10 @@ fn lan_fails(how: &str, back: &str, detection: Duration) {
     let mut connections = cluster.connect();
     let silence = silence(&cluster, "n2", &before, || drop(cluster.lab.on_switch(how)));
     eprintln!("{how}: silent for {silence:?}, detection {detection:?}");
-    // The bar is detection + 100 ms on a quiet machine; two cores carry three hosts here.
-    assert!(silence < detection + SECOND, "{silence:?}\n{}", cluster.logs());
+    // 100 ms beyond the detection is the aim, and held by the nightly run, which runs this alone; two
+    // cores carry three hosts and other tests here.
+    let bar = if is_nightly() { 100 * MS } else { SECOND };
+    assert!(silence < detection + bar, "{silence:?}\n{}", cluster.logs());
     cluster.settles(5 * SECOND, &["n1", "n3"]);
     for connection in connections.iter_mut().filter(|connection| connection.host == "n2") {
         assert_eq!(connection.echo(2 * SECOND).unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);

@@ -42,24 +42,28 @@ impl Nft {
     /// in force.
     ///
     /// nft itself ends 10 to 20 ms later: closing its socket waits for a grace period, after which
-    /// what was replaced is freed. `None` if it has ended before anything was heard, as where the
-    /// kernel knows it by another number than we do (a PID namespace).
+    /// what was replaced is freed. Nothing lingers if it has ended before anything was heard, as
+    /// where the kernel knows it by another number than we do (a PID namespace).
     pub(crate) fn begin_load<'a>(
         &self,
         document: &str,
         doing: &'a str,
         object: &'a str,
         monitor: &mut Monitor,
-    ) -> Result<Option<Lingering<'a>>> {
+    ) -> Result<Begun<'a>> {
         let running = Running::start(&self.program, &["-f", "-"], document.as_bytes(), self.deadline)?;
+        let process = running.id();
         let lingering = Lingering { running, doing, object };
-        let ours = Heard::Generation(lingering.running.id());
+        let mut heard = Vec::new();
         while lingering.running.wait_beside(monitor.as_fd())? {
-            if monitor.heard()?.contains(&ours) {
-                return Ok(Some(lingering));
+            heard.extend(monitor.heard()?);
+            if heard.contains(&Heard::Generation(process)) {
+                return Ok(Begun { lingering: Some(lingering), process, heard });
             }
         }
-        lingering.finish().map(|()| None)
+        lingering.finish()?;
+        heard.extend(monitor.heard()?);
+        Ok(Begun { lingering: None, process, heard })
     }
 
     /// What `nft -j -p list …` prints; `None` where that is not there.
@@ -84,6 +88,17 @@ impl Nft {
             error => Err(error),
         }
     }
+}
+
+/// A transaction that is in force.
+#[derive(Debug)]
+pub(crate) struct Begun<'a> {
+    /// The nft that made it, where it has not ended yet.
+    pub(crate) lingering: Option<Lingering<'a>>,
+    /// Its number.
+    pub(crate) process: u32,
+    /// What the monitor heard since, of this transaction and of others.
+    pub(crate) heard: Vec<Heard>,
 }
 
 /// An nft whose transaction is in force, and which has not ended yet.
@@ -134,6 +149,22 @@ fn refused(stderr: &[u8], doing: &str, object: &str) -> Error {
 pub(crate) struct Monitor {
     socket: Socket,
     buffer: Vec<u8>,
+}
+
+/// Whether somebody other than the process `ours` has changed the table `name`, or may have.
+///
+/// The kernel tells what a transaction did, and then whose it was.
+pub(crate) fn changed_by_others(heard: &[Heard], name: &str, ours: Option<u32>) -> bool {
+    let mut touched = false;
+    for news in heard {
+        match news {
+            Heard::Overrun => return true,
+            Heard::Table(table) => touched |= table == name,
+            Heard::Generation(process) if touched && Some(*process) != ours => return true,
+            Heard::Generation(_) => touched = false,
+        }
+    }
+    touched
 }
 
 /// What was heard.
@@ -234,4 +265,27 @@ fn message(bytes: &[u8]) -> Option<(Option<Heard>, &[u8])> {
         _ => attribute(NAME).map(|name| Heard::Table(String::from_utf8_lossy(name).trim_end_matches('\0').to_owned())),
     };
     Some((news, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_of_ours_is_told_from_those_of_others() {
+        let table = || Heard::Table("t".to_owned());
+        let other = || Heard::Table("u".to_owned());
+        for (heard, changed) in [
+            (vec![], false),
+            (vec![table(), Heard::Generation(7)], false),
+            (vec![table(), Heard::Generation(8)], true),
+            (vec![other(), Heard::Generation(8), table(), Heard::Generation(7)], false),
+            (vec![table(), Heard::Generation(7), table(), Heard::Generation(8)], true),
+            (vec![table(), Heard::Generation(7), table()], true),
+            (vec![Heard::Overrun], true),
+        ] {
+            assert_eq!(changed_by_others(&heard, "t", Some(7)), changed, "{heard:?}");
+        }
+        assert!(changed_by_others(&[table(), Heard::Generation(7)], "t", None));
+    }
 }

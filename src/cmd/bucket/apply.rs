@@ -13,7 +13,7 @@ use crate::record::{Action, Head, envelope};
 use crate::sys;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::netlink::{Change, Netlink};
-use crate::sys::nft::{Heard, Monitor};
+use crate::sys::nft::{Monitor, changed_by_others};
 use crate::sys::state::Lock;
 use crate::types::bucket::Buckets;
 use crate::types::cluster::{Cluster, Held};
@@ -104,6 +104,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         unfit: None,
         done: None,
         known: None,
+        epoch: None,
         rules: None,
         dev: None,
     };
@@ -123,8 +124,10 @@ struct Applier<'a> {
     unfit: Option<String>,
     /// The plan that was carried out last, and the lease that goes with it.
     done: Option<(Ordered, Option<Duration>)>,
-    /// What was seen last.
+    /// What stands in the kernel, where that is known without a look.
     known: Option<Seen>,
+    /// The number of the map that is followed. The kernel gets it with the next change.
+    epoch: Option<u64>,
     /// Tells whether that still holds; of a stream alone.
     rules: Option<Monitor>,
     /// The interface of the cluster IP.
@@ -138,8 +141,6 @@ struct Step {
     next: Cluster,
     outcome: Outcome,
     how: Option<How>,
-    /// Whether the kernel has it already.
-    loaded: bool,
 }
 
 /// What of the lease goes with a change of the map.
@@ -198,23 +199,44 @@ impl Applier<'_> {
             self.known = None;
             return Ok(());
         };
-        let name = table_name(self.flags.vip);
-        let of_ours = |heard: &Heard| match heard {
-            Heard::Table(table) => *table == name,
-            Heard::Overrun => true,
-            Heard::Generation(_) => false,
-        };
-        if rules.heard()?.iter().any(of_ours) {
+        if changed_by_others(&rules.heard()?, &table_name(self.flags.vip), None) {
             self.known = None;
         }
         Ok(())
     }
 
+    /// What stands, for as long as nobody changed the rules and the lease cannot have run out.
+    fn known(&mut self) -> Result<Option<Seen>, Failure> {
+        self.hear_of_rules()?;
+        let known = self.known.clone();
+        Ok(known.filter(|seen| seen.cluster.as_ref().is_some_and(|cluster| self.is_fresh(cluster))))
+    }
+
+    /// Does something about what stands: by what is known, since clients wait, and by a look where
+    /// that was refused, since somebody may have changed the rules just now. `None` if nothing is
+    /// there any more.
+    fn act_on(&mut self, act: impl Fn(&mut Self, Seen) -> Result<Done, Failure>) -> Result<Option<Done>, Failure> {
+        if let Some(seen) = self.known()?
+            && let Ok(done) = act(self, seen)
+        {
+            return Ok(Some(done));
+        }
+        match self.look()? {
+            Some(seen) => act(self, seen).map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// Carries one plan out.
     fn carry_out(&mut self, ordered: &Ordered, deadline: Deadline) -> Result<Done, Failure> {
-        let vip = self.flags.vip;
         let (_lock, head) = self.begin(deadline)?;
-        let seen = self.need()?;
+        self.standby.clone_from(&ordered.standby);
+        let done = self.act_on(|applier, seen| applier.obey(ordered, head.clone(), seen))?;
+        done.ok_or_else(|| super::absent(Self::doing(), self.flags.vip))
+    }
+
+    fn obey(&mut self, ordered: &Ordered, head: Head, seen: Seen) -> Result<Done, Failure> {
+        let vip = self.flags.vip;
         let Some(cluster) = &seen.cluster else { return Err(super::absent(Self::doing(), vip)) };
         if ordered.total != cluster.total {
             return Err(Failure::input(format!(
@@ -233,7 +255,6 @@ impl Applier<'_> {
                 format!("cannot apply the plan for {vip}: it is older than the lease (is the planner running?)"),
             ));
         }
-        self.standby.clone_from(&ordered.standby);
         let before = seen.standing();
         let mut order = ordered.order.clone();
         // The planner believed that these were held: they were lost since, perhaps to somebody
@@ -246,9 +267,22 @@ impl Applier<'_> {
         let (outcome, how) =
             carry_out(&before, cluster.total, &order).map_err(|why| super::refusal(&why, Self::doing(), vip))?;
         let next = Cluster { epoch: ordered.epoch, config: ordered.config.clone(), ..cluster.clone() };
-        let done = self.act(Step { head, seen, next, outcome, how: Some(how), loaded: false })?;
+        self.epoch = Some(ordered.epoch);
+        let done = if outcome.held == seen.held && next != *cluster && self.may_wait(lease) {
+            self.tell(&seen)?;
+            let acted = Acted::new(seen.show(), &outcome, Some(how));
+            Done { head, acted, exit: Exit::Yes }
+        } else {
+            self.act(Step { head, seen, next, outcome, how: Some(how) })?
+        };
         self.done = (done.exit == Exit::Yes).then(|| (ordered.clone(), lease));
         Ok(done)
+    }
+
+    /// Whether a new number alone goes to the kernel with the next renewal: the others wait for this
+    /// node to say it, and a commit would keep the one that may follow waiting.
+    fn may_wait(&self, lease: Option<Duration>) -> bool {
+        self.rules.is_some() && !self.flags.changing.dry_run && lease.is_some() && !self.is_due(lease)
     }
 
     /// Looks whether the interface can carry anything; says whether that is news.
@@ -267,51 +301,24 @@ impl Applier<'_> {
     }
 
     /// Closes everything: a fault, or the end. The beat says so in any case.
-    ///
-    /// Clients wait for this, so what is known is not looked at again first.
     fn release(&mut self) -> Result<Option<Done>, Failure> {
         self.done = None;
         let (_lock, head) = self.begin(Deadline::after(STEP))?;
-        self.hear_of_rules()?;
-        if let Some(seen) = self.known.take() {
-            match self.close(head.clone(), seen) {
-                // Somebody has just changed the rules: what is there now is closed.
-                Err(_) => {}
-                done => return done,
-            }
-        }
-        match self.look()? {
-            Some(seen) => self.close(head, seen),
-            None => Ok(None),
-        }
+        self.act_on(|applier, seen| applier.close(head.clone(), seen))
     }
 
-    fn close(&mut self, head: Head, seen: Seen) -> Result<Option<Done>, Failure> {
-        let Some(next) = seen.cluster.clone() else { return Ok(None) };
+    fn close(&mut self, head: Head, seen: Seen) -> Result<Done, Failure> {
+        let Some(mut next) = seen.cluster.clone() else { return Err(super::absent(Self::doing(), self.flags.vip)) };
+        next.epoch = self.epoch.unwrap_or(next.epoch);
         let outcome = Outcome { held: Held::default(), gained: Buckets::new(), lost: seen.held.owned.clone() };
         let changes = seen.held != outcome.held;
         let text = if changes { Some(cluster::map(&next, &outcome.held).map_err(Failure::usage)?) } else { None };
-        let mut loaded = false;
-        if let (Store::Nft(nft), Some(rules), Some(text), false) =
-            (&self.store, &mut self.rules, &text, self.flags.changing.dry_run)
-        {
-            let vip = self.flags.vip.to_string();
-            let lingering = nft.begin_load(text, Self::doing(), &vip, rules)?;
-            loaded = true;
-            // The kernel has said that it is in force, which is what the others wait for.
-            let mut closed = seen.clone();
-            closed.held = Held::default();
-            self.tell(&closed)?;
-            if let Some(lingering) = lingering {
-                lingering.finish()?;
-            }
-        }
-        let step = Step { head, seen, next, outcome, how: Some(How::Settle), loaded };
-        let done = self.commit(step, text, changes, Lease::Left)?;
+        let done =
+            self.commit(Step { head, seen, next, outcome, how: Some(How::Settle) }, text, changes, Lease::Left)?;
         if done.head.changed != Some(true) || done.head.dry_run {
             self.tell_now()?;
         }
-        Ok(Some(done))
+        Ok(done)
     }
 
     /// Releases everything for good. The beat says so, or the others would wait for a node that
@@ -338,7 +345,7 @@ impl Applier<'_> {
         let Some(next) = seen.cluster.clone() else { return Ok(None) };
         let held = settle(&seen.held, &over.intersection(&seen.held.draining));
         let outcome = Outcome { held, ..Outcome::default() };
-        self.act(Step { head, seen, next, outcome, how: None, loaded: false }).map(Some)
+        self.act(Step { head, seen, next, outcome, how: None }).map(Some)
     }
 
     fn next_drain_end(&self) -> Option<Tick> {
@@ -366,9 +373,10 @@ impl Applier<'_> {
         self.commit(step, text, changes, Lease::Renewed)
     }
 
-    /// One transaction, a look at what came of it, and the word of it in the beat.
+    /// One transaction, the word of it in the beat as soon as it is in force, and a look at what came
+    /// of it.
     fn commit(&mut self, step: Step, text: Option<String>, changes: bool, lease: Lease) -> Result<Done, Failure> {
-        let Step { mut head, seen, next, outcome, how, loaded } = step;
+        let Step { mut head, seen, next, outcome, how } = step;
         let vip = self.flags.vip;
         head.standby.clone_from(&self.standby);
         let is_nft = matches!(self.store, Store::Nft(_));
@@ -377,21 +385,16 @@ impl Applier<'_> {
             head.actions = vec![Action { op: if is_nft { "nft" } else { "file" }, text }];
         }
         let acts = !self.flags.changing.dry_run;
-        let mut renewed = false;
+        let mut told = false;
         match (&self.store, text) {
-            (Store::Nft(nft), Some(text)) if acts && !loaded => {
-                let now = clock::boot();
-                nft.load(&text, Self::doing(), &vip.to_string()).map_err(|error| match error {
+            (Store::Nft(_), Some(text)) if acts => {
+                let in_force = seen.with(&next, &outcome.held, lease == Lease::Renewed);
+                let renews_alone = !changes && !seen.is_lapsed();
+                told = self.load(&text, &in_force, lease, |error| match error {
                     // The element to renew is gone: the lease ran out since the look.
-                    sys::Error::Call { errno: nix::errno::Errno::ENOENT, .. } if !changes && !seen.is_lapsed() => {
-                        lost(vip)
-                    }
+                    sys::Error::Call { errno: nix::errno::Errno::ENOENT, .. } if renews_alone => lost(vip),
                     error => error.into(),
                 })?;
-                if lease == Lease::Renewed {
-                    self.renewed = Some(now);
-                    renewed = true;
-                }
             }
             (Store::File(origin), _) if changes && acts => backend::keep(origin, &next, &outcome.held)?,
             _ => {}
@@ -400,15 +403,50 @@ impl Applier<'_> {
         let now = if changes && acts { self.need()? } else { seen.clone() };
         let as_ordered = !changes || !acts || now.held == outcome.held;
         head.changed = Some(changes && as_ordered);
-        if (changes || renewed) && acts {
-            self.tell(&now)?;
-            if is_nft && changes {
+        if changes && acts {
+            if !told || !as_ordered {
+                self.tell(&now)?;
+            }
+            if is_nft {
                 // After the beat: whoever takes over waits for that alone.
                 super::end_connections("bucket apply", &next, &seen.held, &outcome.held);
             }
         }
         let acted = Acted::new(now.show(), &outcome, how);
         Ok(Done { head, acted, exit: if as_ordered { Exit::Yes } else { Exit::Refused } })
+    }
+
+    /// Loads a document, and knows from then on what stands. Whether the beat told of it: it does
+    /// where the kernel says itself that it is in force, before nft has ended.
+    fn load(
+        &mut self,
+        text: &str,
+        in_force: &Seen,
+        lease: Lease,
+        refused: impl Fn(sys::Error) -> Failure,
+    ) -> Result<bool, Failure> {
+        let Store::Nft(nft) = self.store.clone() else { return Ok(false) };
+        let vip = self.flags.vip.to_string();
+        let now = clock::boot();
+        self.known = None;
+        let Some(rules) = &mut self.rules else {
+            nft.load(text, Self::doing(), &vip).map_err(refused)?;
+            self.renewed = (lease == Lease::Renewed).then_some(now).or(self.renewed);
+            return Ok(false);
+        };
+        let begun = nft.begin_load(text, Self::doing(), &vip, rules).map_err(&refused)?;
+        self.renewed = (lease == Lease::Renewed).then_some(now).or(self.renewed);
+        if !changed_by_others(&begun.heard, &table_name(self.flags.vip), Some(begun.process)) {
+            self.known = Some(in_force.clone());
+        }
+        let told = self.known.is_some();
+        if told {
+            self.tell(in_force)?;
+        }
+        if let Some(lingering) = begun.lingering {
+            lingering.finish().map_err(refused)?;
+        }
+        Ok(told)
     }
 
     /// Whether a plan is the one that stands already, with time left until the lease needs it: then
@@ -423,6 +461,11 @@ impl Applier<'_> {
     fn is_due(&self, lease: Option<Duration>) -> bool {
         let Some(lease) = lease else { return false };
         self.renewed.is_none_or(|renewed| clock::boot().since(renewed) >= lease / 3)
+    }
+
+    /// Whether the lease cannot have run out unseen.
+    fn is_fresh(&self, cluster: &Cluster) -> bool {
+        cluster.lease.is_none_or(|lease| self.renewed.is_some_and(|renewed| clock::boot().since(renewed) < lease / 2))
     }
 
     /// In place even a lapsed lease could be brought back: only soon after the last renewal.
@@ -440,7 +483,8 @@ impl Applier<'_> {
             self.draining.entry(bucket).or_insert(now);
         }
         let Some(path) = &self.flags.beat else { return Ok(()) };
-        let state = seen.state(self.unfit.clone());
+        let mut state = seen.state(self.unfit.clone());
+        state.epoch = self.epoch.unwrap_or(state.epoch);
         let mut head = Head::new("bucket.state").about(self.flags.vip);
         head.standby.clone_from(&self.standby);
         // No longer than the kernel serves by itself: who reads this must not wait for an applier

@@ -93,6 +93,12 @@ impl Seen {
         }
     }
 
+    /// The same after a change that is in force; `renewed` if it brought the whole lease.
+    pub(super) fn with(&self, cluster: &Cluster, held: &Held, renewed: bool) -> Seen {
+        let lease_left = if renewed { cluster.lease } else { self.lease_left };
+        Seen { cluster: Some(cluster.clone()), held: held.clone(), lease_left, ..self.clone() }
+    }
+
     /// Whether there was a lease and it has run out: what was held is lost.
     pub(super) fn is_lapsed(&self) -> bool {
         self.cluster.as_ref().is_some_and(|cluster| cluster.lease.is_some()) && self.lease_left.is_none()
@@ -119,7 +125,7 @@ impl From<Listed> for Seen {
 }
 
 /// One of them, ready to use.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Store {
     Nft(Nft),
     Proc(PathBuf),
