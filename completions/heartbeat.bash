@@ -43,7 +43,7 @@ _heartbeat() {
             return 0
             ;;
         heartbeat__subcmd__recv)
-            opts="-t -h -V --bind --key --cluster --auth --expect --warn-after --dead-after --init-dead --follow --for --beats --tell --renew --max-nodes --table --schema --node --timeout --help --version"
+            opts="-t -h -V --bind --key --cluster --auth --expect --check --warn-after --dead-after --init-dead --follow --for --beats --tell --renew --max-nodes --table --schema --node --timeout --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -385,6 +385,43 @@ fn a_one_shot_answers_by_its_status() {
     assert_eq!(first["sequence"].as_u64().unwrap() + 1, second["sequence"].as_u64().unwrap());
 }
 
+/// hardening 39: a firewall that drops the port is the commonest split brain of the first day.
+#[test]
+fn a_check_names_the_side_whose_firewall_drops_the_beats() {
+    let Pair { lab: _lab, n1, n2 } = pair();
+    let check = || {
+        let key = key(&n1, 1);
+        n1.run(&format!(
+            "heartbeat recv --check --bind 192.0.2.1%eth0 --bind 198.51.100.1%eth1 --dead-after 300ms --expect n2 \
+             --for 2s --key {}",
+            key.display()
+        ))
+    };
+    let _there = send(&n2, "--to 192.0.2.1%eth0 --to 198.51.100.1%eth1");
+    let _ears = recv(&n2, "--bind 192.0.2.2 --bind 198.51.100.2");
+    let alone = check().ended(75);
+    assert!(alone.stderr.contains("no heartbeat send of this node runs"), "{alone:?}");
+    let _here = send(&n1, "--to 192.0.2.2 --to 198.51.100.2");
+    check().ended(0);
+    let drops = |host: &Host, more: &str| {
+        let rule = format!("type filter hook input priority 0; {more} udp dport 6940 drop;");
+        host.sh(&format!("nft 'table inet wall {{ chain c {{ {rule} }}; }}'"));
+    };
+    drops(&n2, "");
+    let there = check().ended(1);
+    assert!(there.stderr.contains("one-way: n2 does not hear us"), "{there:?}");
+    assert!(there.stderr.contains("nft add rule inet filter input udp dport 6940 accept"), "{there:?}");
+    n2.sh("nft delete table inet wall");
+    drops(&n1, "iifname eth1");
+    let link = check().ended(1);
+    assert!(link.stderr.contains("n2 is not heard on 198.51.100.1%eth1"), "{link:?}");
+    assert!(!link.stderr.contains("192.0.2.1%eth0"), "{link:?}");
+    n1.sh("nft delete table inet wall");
+    drops(&n1, "");
+    let here = check().ended(75);
+    assert!(here.stderr.contains("never heard n2 on UDP port 6940"), "{here:?}");
+}
+
 #[test]
 fn a_key_file_that_others_may_read_is_refused() {
     let Pair { lab: _lab, n1, .. } = pair();

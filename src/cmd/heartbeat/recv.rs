@@ -30,7 +30,8 @@ pub(super) const VERB: Verb = Verb {
     about: "Hear beats, and say when a node comes, falls silent or leaves",
     examples: "heartbeat recv --bind 192.0.2.1 --key /etc/failover/key --follow\n\
                heartbeat recv --bind 192.0.2.1%eth0 --bind 198.51.100.1%eth1 --key k --follow --table\n\
-               heartbeat recv --bind 0.0.0.0 --key k --expect n2,n3 --for 3s && echo all up",
+               heartbeat recv --bind 0.0.0.0 --key k --expect n2,n3 --for 3s && echo all up\n\
+               heartbeat recv --check --bind 192.0.2.1%eth0 --bind 198.51.100.1%eth1 --key k --expect n2",
     args: flags::<Flags>,
     schemas: &[RECV_SCHEMA],
     columns: RECV_COLUMNS,
@@ -49,6 +50,11 @@ struct Flags {
     /// Nodes that should be there; without --follow the run ends when all are up
     #[arg(long, value_name = "NODE,...", value_delimiter = ',', required_unless_present = "follow")]
     expect: Vec<String>,
+
+    /// Does each link carry beats both ways? Names the link that does not, and what opens its port;
+    /// needs heartbeat send of this node beside it, and both on the peers
+    #[arg(long, conflicts_with = "follow")]
+    check: bool,
 
     /// A silence worth a word [default: half of --dead-after]
     #[arg(long, value_name = "D")]
@@ -287,7 +293,7 @@ impl<'a> Receiver<'a> {
                 self.hearing.set_mutual(Presence::is_held(&sign));
                 look_for_sender = now.after(Duration::from_millis(200));
             }
-            if !self.flags.follow && self.all_up() {
+            if !self.flags.follow && self.all_up() && (!self.flags.check || self.faults().is_empty()) {
                 return Ok(Exit::Yes);
             }
             if end.is_some_and(|end| now >= end) {
@@ -619,6 +625,13 @@ impl<'a> Receiver<'a> {
     /// The answer: all expected are up, one is down, or one was never heard.
     fn conclusion(&self, process: &Process) -> Exit {
         let mut exit = Exit::Yes;
+        if self.flags.check {
+            for (fault, verdict) in self.faults() {
+                process.complain(&fault);
+                exit = exit.and(verdict);
+            }
+            return exit;
+        }
         for node in &self.flags.expect {
             exit = exit.and(match self.hearing.peer(node).map(|peer| peer.status) {
                 Some(Status::Up) => Exit::Yes,
@@ -642,10 +655,47 @@ impl<'a> Receiver<'a> {
                 reasons.join(", ")
             );
         }
-        let port = self.sockets.first().and_then(Datagram::local).map_or(PORT, |local| local.port());
-        format!(
-            "never heard {node} on UDP port {port} (is it sending, and is the port open? nft add rule inet filter input udp dport {port} accept; or firewall-cmd --add-port={port}/udp)"
-        )
+        let port = self.port();
+        format!("never heard {node} on UDP port {port} (is it sending, and is the port open? {})", opens(port))
+    }
+
+    fn port(&self) -> u16 {
+        self.sockets.first().and_then(Datagram::local).map_or(PORT, |local| local.port())
+    }
+
+    /// What does not work between this node and those it expects, and what that says of the links:
+    /// a clear no where something else is heard, undecided where nothing is.
+    fn faults(&self) -> Vec<(String, Exit)> {
+        let mut faults = Vec::new();
+        let port = self.port();
+        if !Presence::is_held(&sending_sign(&self.node)) {
+            let why =
+                "cannot tell whether the others hear us: no heartbeat send of this node runs (start it beside this)";
+            faults.push((why.to_owned(), Exit::Undecided));
+        }
+        for node in &self.flags.expect {
+            let heard = self.hearing.peer(node).filter(|peer| !peer.links.is_empty());
+            let Some(peer) = heard else {
+                faults.push((self.never_heard(node), Exit::Undecided));
+                continue;
+            };
+            if !peer.hears_us {
+                let why = format!("one-way: {node} does not hear us (is UDP port {port} open there? {})", opens(port));
+                faults.push((why, Exit::No));
+            }
+            let places = self.known.get(node).map(|known| &known.places);
+            for (idx, socket) in self.sockets.iter().enumerate() {
+                if !places.is_some_and(|places| places.values().any(|place| place.socket == idx)) {
+                    let name = socket.name();
+                    let why = format!(
+                        "{node} is not heard on {name}, and is elsewhere (does it send there, and is UDP port {port} open here? {})",
+                        opens(port)
+                    );
+                    faults.push((why, Exit::No));
+                }
+            }
+        }
+        faults
     }
 
     /// Writes the lives that were heard; a stream does so on a change of verdict only.
@@ -672,6 +722,11 @@ impl<'a> Receiver<'a> {
             }
         }
     }
+}
+
+/// What opens the port in a firewall.
+fn opens(port: u16) -> String {
+    format!("nft add rule inet filter input udp dport {port} accept; or firewall-cmd --add-port={port}/udp")
 }
 
 /// What is heard of each node, as it travels to those who count votes.
