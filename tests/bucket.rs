@@ -682,6 +682,9 @@ fn another_mac_is_noticed_and_the_rules_made_anew() {
     node.sh("ip link set dev eth0 address 02:00:00:00:aa:cc");
     let found = node.run(&format!("bucket check {V6}")).ended(1).one();
     assert_eq!(found["differences"][0]["what"], "made_from_mac");
+    let shown = node.run(&format!("bucket show {V6}"));
+    assert_eq!(shown.code, 0);
+    assert!(shown.stderr.contains("neighbours drop what they are told"), "{shown:?}");
 }
 
 /// H27: an ordinary MAC that is nobody's own.
@@ -1129,6 +1132,40 @@ fn all_of_init_is_undone_by_clear() {
         assert_eq!(look(), before);
     }
     assert!(node.run("bucket show").ended(0).records().is_empty());
+}
+
+#[test]
+fn many_of_one_interface_come_and_go_at_once() {
+    let cluster = Cluster::new(1, 0);
+    let node = &cluster.nodes[0];
+    let setting = || node.sh("sysctl -n net.ipv4.conf.eth0.drop_unicast_in_l2_multicast");
+    let members = || node.sh("ip maddr show dev eth0").matches("link  03:").count();
+    let (before, joined) = (setting(), members());
+    for verb in ["init", "clear"] {
+        let more = if verb == "init" { " --dev eth0 --total 4" } else { "" };
+        let all: Vec<_> = (101..107).map(|n| node.start(&format!("bucket {verb} 192.0.2.{n}{more}"))).collect();
+        for mut one in all {
+            assert_eq!(one.ends(Duration::from_secs(20)), 0, "{verb}: {}", one.complaints());
+        }
+        let made = if verb == "init" { 6 } else { 0 };
+        assert_eq!(node.run("bucket show").ended(0).records().len(), made);
+        assert_eq!(setting().trim() == "1", made > 0 || before.trim() == "1", "{verb}");
+    }
+    assert_eq!((setting(), members()), (before, joined));
+}
+
+#[test]
+fn what_lost_rules_left_is_cleared_by_the_address() {
+    let cluster = Cluster::new(1, 0);
+    let node = &cluster.nodes[0];
+    let look = || node.sh("ip addr show dev eth0 | grep -v valid_lft; ip maddr show dev eth0");
+    let before = look();
+    for vip in [V4, V6] {
+        node.run(&format!("bucket init {vip} --dev eth0 --total 4 --local 1-4")).ended(0);
+        node.sh("nft flush ruleset");
+        assert_eq!(node.run(&format!("bucket clear {vip}")).ended(0).one()["changed"], true);
+        assert_eq!(look(), before, "{vip}");
+    }
 }
 
 #[test]

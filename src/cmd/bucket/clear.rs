@@ -77,7 +77,16 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         }
     };
     let mut netlink = Netlink::open()?;
-    let found = look(nft, &mut netlink, vip)?;
+    // Rules of another version are taken away too: nothing else can be done with them.
+    let before = listed(nft, vip).ok().flatten().map(Seen::from);
+    let links = netlink.links()?;
+    let addresses = left_by_us(&mut netlink, vip)?;
+    let link = the_link(before.as_ref(), &addresses, links);
+    let _link_lock = match &link {
+        Some(link) => super::lock_link(&link.name, flags.changing, deadline)?,
+        None => None,
+    };
+    let found = look(nft, &mut netlink, vip, before, addresses, link)?;
     let actions = found.actions(vip);
     head.changed = Some(!actions.is_empty());
     if flags.changing.shows_actions() {
@@ -104,44 +113,54 @@ fn cleared(before: Option<&Seen>, sysctls: BTreeMap<String, String>) -> Cleared 
     }
 }
 
-fn look(nft: &Nft, netlink: &mut Netlink, vip: IpAddr) -> Result<Found, Failure> {
-    // Rules of another version are taken away too: nothing else can be done with them.
-    let before = listed(nft, vip).ok().flatten().map(Seen::from);
+/// The addresses that `init` added: after lost rules they are known by their form and our tag.
+fn left_by_us(netlink: &mut Netlink, vip: IpAddr) -> Result<Vec<Address>, Failure> {
+    let ours = |address: &Address| {
+        address.prefix == Prefix::host(vip) && address.is_ours() && address.flags.has(AddressFlags::NOPREFIXROUTE)
+    };
+    Ok(carried(netlink, vip)?.into_iter().filter(ours).collect())
+}
+
+/// The interface of the cluster IP: by its rules, or where they were lost by its address.
+fn the_link(before: Option<&Seen>, addresses: &[Address], links: Vec<Link>) -> Option<Link> {
+    let cluster = before.and_then(|before| before.cluster.as_ref());
+    links.into_iter().find(|link| match cluster {
+        Some(cluster) => link.name == cluster.dev,
+        None => addresses.first().is_some_and(|address| address.ifindex == link.index),
+    })
+}
+
+fn look(
+    nft: &Nft,
+    netlink: &mut Netlink,
+    vip: IpAddr,
+    before: Option<Seen>,
+    addresses: Vec<Address>,
+    link: Option<Link>,
+) -> Result<Found, Failure> {
     let mut rules = before.is_some();
     for family in cluster::families(vip) {
         rules = rules || tables(nft, family)?.contains(&vip);
     }
-    // What is left after lost rules is known by its form and our tag.
-    let ours = |address: &Address| {
-        address.prefix == Prefix::host(vip) && address.is_ours() && address.flags.has(AddressFlags::NOPREFIXROUTE)
-    };
-    let addresses: Vec<Address> = carried(netlink, vip)?.into_iter().filter(ours).collect();
-    let Some(cluster) = before.as_ref().and_then(|before| before.cluster.clone()) else {
-        return Ok(Found { before, rules, addresses, member: None, setting: None });
-    };
+    let Some(link) = link else { return Ok(Found { before, rules, addresses, member: None, setting: None }) };
     let mut others = Vec::new();
     for family in ["ip", "ip6"] {
         for other in tables(nft, family)?.into_iter().filter(|other| *other != vip) {
-            others.extend(listed(nft, other)?.map(|listed| listed.cluster).filter(|other| other.dev == cluster.dev));
+            others.extend(listed(nft, other)?.map(|listed| listed.cluster).filter(|other| other.dev == link.name));
         }
     }
-    let link = netlink.links()?.into_iter().find(|link| link.name == cluster.dev);
-    let member = match link {
-        Some(link)
-            if !others.iter().any(|other| other.mac == cluster.mac) && is_joined(netlink, &link, cluster.mac)? =>
-        {
-            Some((link, cluster.mac))
-        }
-        _ => None,
-    };
-    let path = silence(vip, &cluster.dev);
+    let cluster = before.as_ref().and_then(|before| before.cluster.as_ref());
+    // Of lost rules nobody knows the MAC: the one that is made from the address is as good as sure.
+    let mac = cluster.map_or_else(|| crate::decide::bucket::mac(vip, false), |cluster| cluster.mac);
+    let joined = !others.iter().any(|other| other.mac == mac) && is_joined(netlink, &link, mac)?;
+    let path = silence(vip, &link.name);
     let last = !others.iter().any(|other: &Cluster| family(other.vip) == family(vip));
-    let was = cluster.sysctl_was.filter(|_| last);
+    let was = cluster.and_then(|cluster| cluster.sysctl_was).filter(|_| last);
     let setting = match (was, sysctl::read(&path)?) {
         (Some(was), Some(now)) if now != was.to_string() => Some((path, was)),
         _ => None,
     };
-    Ok(Found { before, rules, addresses, member, setting })
+    Ok(Found { before, rules, addresses, member: joined.then_some((link, mac)), setting })
 }
 
 impl Found {

@@ -152,6 +152,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         return Err(Failure::new(Exit::No, Reason::Conflict, why));
     }
     let (_lock, mut head) = super::begin("bucket.init", vip, flags.changing, deadline)?;
+    let _link_lock = super::lock_link(&link.name, flags.changing, deadline)?;
     let before = match listed(nft, vip) {
         // Somebody changed the rules so that they cannot be read: they are made anew.
         Err(failure) if failure.exit == Exit::BadInput => None,

@@ -170,6 +170,12 @@ fn address_text(vip: IpAddr, dev: &str) -> String {
     format!("ip addr add {} dev {dev} noprefixroute{options}", Prefix::host(vip))
 }
 
+/// What the cluster IPs of one interface share, the membership and the setting, is counted and changed
+/// by one run at a time. Taken after the lock of the address itself, always.
+fn lock_link(dev: &str, changing: Changing, deadline: Deadline) -> Result<Option<Lock>, Failure> {
+    Ok(if changing.dry_run { None } else { Some(Lock::take(&[format!("link {dev}")], deadline)?) })
+}
+
 /// Whether frames for `mac` are let in on the link.
 fn is_joined(netlink: &mut Netlink, link: &Link, mac: Mac) -> sys::Result<bool> {
     Ok(if mac.is_group() { sys::group::joined(&link.name)? } else { netlink.filters(link.index)? }.contains(&mac))

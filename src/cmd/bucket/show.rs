@@ -1,10 +1,11 @@
 //! `bucket show`: what does this node answer for?
 
-use super::backend::{Store, Where};
+use super::backend::{Seen, Store, Where};
 use crate::cli::args::{self, flags};
 use crate::cli::{Exit, Failure, Process, Verb};
 use crate::record::Head;
 use crate::record::bucket::{SHOW_COLUMNS, SHOW_SCHEMA, STATE_SCHEMA};
+use crate::sys::netlink::Netlink;
 use clap::{ArgMatches, Args};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -58,7 +59,29 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
                 show.connections_left = u64::try_from(left.len()).ok();
             }
             process.out.record(&Head::new("bucket.show").about(vip), &show)?;
+            warn_of_mac(&store, &seen, process)?;
         }
     }
     Ok(Exit::Yes)
+}
+
+/// hardening 26: with another MAC than the one that the sums of neighbour messages were corrected for,
+/// every neighbour drops them.
+fn warn_of_mac(store: &Store, seen: &Seen, process: &Process) -> Result<(), Failure> {
+    let (Store::Nft(_), Some(cluster)) = (store, &seen.cluster) else { return Ok(()) };
+    if cluster.vip.is_ipv4() {
+        return Ok(());
+    }
+    let links = Netlink::open()?.links()?;
+    let now = links.iter().find(|link| link.name == cluster.dev).and_then(|link| link.mac);
+    if let Some(now) = now.filter(|now| *now != cluster.made_from) {
+        process.complain(&format!(
+            "warning: {dev} has the MAC {now}, and the rules of {vip} were made from {was}: neighbours drop what they \
+             are told of it (bucket init {vip} --dev {dev} … again, or keep bucket watch --repair running)",
+            dev = cluster.dev,
+            vip = cluster.vip,
+            was = cluster.made_from,
+        ));
+    }
+    Ok(())
 }
