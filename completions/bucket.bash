@@ -64,7 +64,7 @@ _bucket() {
             return 0
             ;;
         bucket__subcmd__apply)
-            opts="-t -h -V --follow --on-eof --for --drain-max --beat --backend --proc-root --dry-run --explain --table --schema --node --timeout --help --version"
+            opts="-t -h -V --follow --on-eof --for --drain-max --beat --tickle --backend --proc-root --dry-run --explain --table --schema --node --timeout --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -170,7 +170,7 @@ _bucket() {
             return 0
             ;;
         bucket__subcmd__init)
-            opts="-t -h -V --dev --mac --unicast --total --local --seed --mode --proto --port --rest --lease --backend --proc-root --dry-run --explain --table --schema --node --timeout --help --version"
+            opts="-t -h -V --dev --mac --unicast --total --local --seed --mode --proto --port --rest --lease --remember --backend --proc-root --dry-run --explain --table --schema --node --timeout --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -322,7 +322,7 @@ _bucket() {
             return 0
             ;;
         bucket__subcmd__set)
-            opts="-t -h -V --add --remove --only --drain --take-over --settle --total --backend --proc-root --dry-run --explain --table --schema --node --timeout --help --version"
+            opts="-t -h -V --add --remove --only --drain --take-over --tickle --settle --total --backend --proc-root --dry-run --explain --table --schema --node --timeout --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -52,6 +52,7 @@ complete -c bucket -n "__fish_bucket_using_subcommand init" -l proc-root -d 'The
 complete -c bucket -n "__fish_bucket_using_subcommand init" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c bucket -n "__fish_bucket_using_subcommand init" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c bucket -n "__fish_bucket_using_subcommand init" -l unicast -d 'Take an ordinary MAC, for routers that refuse a group MAC; the switch must flood it'
+complete -c bucket -n "__fish_bucket_using_subcommand init" -l remember -d 'Remember the TCP peers of all nodes for an hour, so that a take-over can wake those that only wait (--tickle of bucket set and apply); costs each of their packets a look-up'
 complete -c bucket -n "__fish_bucket_using_subcommand init" -l dry-run -d 'Print the exact changes as records and make none'
 complete -c bucket -n "__fish_bucket_using_subcommand init" -l explain -d 'Print the exact changes in the records of a real run too'
 complete -c bucket -n "__fish_bucket_using_subcommand init" -s t -l table -d 'Print a table for a person instead of JSON'
@@ -81,6 +82,7 @@ complete -c bucket -n "__fish_bucket_using_subcommand set" -l node -d 'Call this
 complete -c bucket -n "__fish_bucket_using_subcommand set" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c bucket -n "__fish_bucket_using_subcommand set" -l drain -d 'Of what is taken, serve only TCP connections that are opened from now on'
 complete -c bucket -n "__fish_bucket_using_subcommand set" -l take-over -d 'Serve all of what is taken, and reset TCP that nobody here opened [default]'
+complete -c bucket -n "__fish_bucket_using_subcommand set" -l tickle -d 'Wake the TCP peers of what is taken over, so that those who only wait notice; needs init --remember'
 complete -c bucket -n "__fish_bucket_using_subcommand set" -l settle -d 'Close what is given up altogether, and end every drain and take-over'
 complete -c bucket -n "__fish_bucket_using_subcommand set" -l dry-run -d 'Print the exact changes as records and make none'
 complete -c bucket -n "__fish_bucket_using_subcommand set" -l explain -d 'Print the exact changes in the records of a real run too'
@@ -127,6 +129,7 @@ complete -c bucket -n "__fish_bucket_using_subcommand apply" -l proc-root -d 'Th
 complete -c bucket -n "__fish_bucket_using_subcommand apply" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c bucket -n "__fish_bucket_using_subcommand apply" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c bucket -n "__fish_bucket_using_subcommand apply" -l follow -d 'Go on; when the input ends or falls silent for as long as the lease, release everything'
+complete -c bucket -n "__fish_bucket_using_subcommand apply" -l tickle -d 'Wake the TCP peers of what is taken over, so that those who only wait notice; needs init --remember'
 complete -c bucket -n "__fish_bucket_using_subcommand apply" -l dry-run -d 'Print the exact changes as records and make none'
 complete -c bucket -n "__fish_bucket_using_subcommand apply" -l explain -d 'Print the exact changes in the records of a real run too'
 complete -c bucket -n "__fish_bucket_using_subcommand apply" -s t -l table -d 'Print a table for a person instead of JSON'

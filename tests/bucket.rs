@@ -436,6 +436,39 @@ fn a_take_over_resets_orphans_at_once_behind_a_closed_firewall() {
     }
 }
 
+/// hardening 35: who only waits learns of a take-over too, whatever the site's firewall.
+#[test]
+fn a_take_over_wakes_clients_that_only_wait() {
+    let cluster = Cluster::new(2, 60);
+    cluster.serve();
+    let firewall = "nft 'table inet site { chain in { type filter hook input priority 0; policy drop; ct state established,related accept; tcp flags syn / fin,syn,rst,ack accept; meta l4proto { icmp, ipv6-icmp, udp } accept; }
+}'; sysctl -qw net.netfilter.nf_conntrack_tcp_loose=0";
+    for (vip, closed) in [(V4, false), (V6, false), (V4, true), (V6, true)] {
+        if closed {
+            cluster.nodes[0].sh(&format!("nft delete table inet site 2>/dev/null; {firewall}"));
+        }
+        cluster.init(vip, "--total 2 --remember", &["1", "2"]);
+        let mut open = connect(&cluster.client, vip, cluster.sources(vip)).open();
+        let before = talk(&mut open, Duration::from_secs(2)).0;
+        once_each(&before, 60, 2);
+        cluster.lab.on_switch("ip link set n2.eth0 down");
+        let taken = cluster.nodes[0].run(&format!("bucket set {vip} +2 --take-over --tickle")).ended(0).one();
+        assert_eq!(taken["tickled"].as_u64(), before.get("n2").map(|n| *n as u64), "{taken}");
+        // Nothing is said: the reset has come by itself.
+        let (after, slowest) = listen(&mut open, Duration::from_secs(1));
+        assert_eq!(after.get("reset"), before.get("n2"), "{after:?}, closed firewall: {closed}");
+        assert!(slowest < Duration::from_millis(100), "{slowest:?}");
+        cluster.nodes[0].run(&format!("bucket check {vip}")).ended(0);
+        cluster.lab.on_switch("ip link set n2.eth0 up");
+        for node in &cluster.nodes {
+            node.run(&format!("bucket clear {vip}")).ended(0);
+        }
+    }
+    cluster.init(V4, "--total 2", &["1", "2"]);
+    let refused = cluster.nodes[0].run(&format!("bucket set {V4} +2 --take-over --tickle")).ended(2);
+    assert!(refused.stderr.contains("nobody remembers its peers"), "{refused:?}");
+}
+
 /// H4: giving up closes the bucket altogether, and the peers learn it at once.
 #[test]
 fn giving_everything_up_resets_every_connection() {

@@ -165,6 +165,9 @@ pub(crate) struct Acted {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[cfg_attr(test, schemars(default))]
     pub(crate) sysctls: BTreeMap<String, String>,
+    /// TCP peers that were woken, under --tickle
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tickled: Option<u64>,
 }
 
 impl Acted {
@@ -181,6 +184,7 @@ impl Acted {
             lost: outcome.lost.to_string(),
             how: how.map(How::as_str),
             sysctls: BTreeMap::new(),
+            tickled: None,
         }
     }
 }
@@ -718,6 +722,7 @@ impl Kept {
             port: self.port,
             rest: self.rest.parse()?,
             lease: None,
+            remember: false,
             sysctl_was: None,
             epoch: self.epoch,
             config: self.config.clone(),

@@ -70,7 +70,12 @@ impl Nft {
     ///
     /// Protocols as numbers: their names would cost nft a search of the host's files.
     pub(crate) fn list(&self, what: &[&str], object: &str) -> Result<Option<String>> {
-        self.print(&[&["-j", "-p", "list"], what].concat(), object)
+        self.print_json(&[&["list"], what].concat(), object)
+    }
+
+    /// The same for a whole command line, as with an option more.
+    pub(crate) fn print_json(&self, words: &[&str], object: &str) -> Result<Option<String>> {
+        self.print(&[&["-j", "-p"], words].concat(), object)
     }
 
     /// What `nft list …` prints for people: the only form with milliseconds in it.

@@ -104,6 +104,8 @@ pub(crate) struct Cluster {
     pub(crate) rest: Rest,
     /// How long the kernel serves without a renewal; `None` serves for ever.
     pub(crate) lease: Option<Duration>,
+    /// Whether the TCP peers of all nodes are remembered, so that a take-over can wake them.
+    pub(crate) remember: bool,
     /// What `drop_unicast_in_l2_multicast` was before us, if we changed it.
     pub(crate) sysctl_was: Option<u8>,
     /// The number of the ownership map that this node follows; 0 before the first.

@@ -65,6 +65,10 @@ struct Flags {
     #[arg(long, value_name = "FILE")]
     beat: Option<PathBuf>,
 
+    /// Wake the TCP peers of what is taken over, so that those who only wait notice; needs init --remember
+    #[arg(long)]
+    tickle: bool,
+
     #[command(flatten)]
     place: Where,
 
@@ -255,6 +259,9 @@ impl Applier<'_> {
                 format!("cannot apply the plan for {vip}: it is older than the lease (is the planner running?)"),
             ));
         }
+        if self.flags.tickle {
+            super::may_wake(cluster, Self::doing())?;
+        }
         let before = seen.standing();
         let mut order = ordered.order.clone();
         // The planner believed that these were held: they were lost since, perhaps to somebody
@@ -412,7 +419,11 @@ impl Applier<'_> {
                 super::end_connections("bucket apply", &next, &seen.held, &outcome.held);
             }
         }
-        let acted = Acted::new(now.show(), &outcome, how);
+        let mut acted = Acted::new(now.show(), &outcome, how);
+        if let (true, true, Store::Nft(nft)) = (self.flags.tickle && acts, as_ordered, &self.store) {
+            let taken_over = outcome.gained.intersection(&outcome.held.reset);
+            acted.tickled = (!taken_over.is_empty()).then(|| super::wake("bucket apply", nft, &next, &taken_over));
+        }
         Ok(Done { head, acted, exit: if as_ordered { Exit::Yes } else { Exit::Refused } })
     }
 

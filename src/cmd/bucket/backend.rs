@@ -230,7 +230,11 @@ pub(super) fn listed_with_table(nft: &Nft, vip: IpAddr) -> Result<Option<(Listed
 /// One table of `vip` as listed.
 pub(super) fn table(nft: &Nft, family: &str, vip: IpAddr) -> Result<Option<list::Table>, Failure> {
     let name = table_name(vip);
-    let Some(text) = nft.list(&["table", family, &name], &vip.to_string())? else { return Ok(None) };
+    // The peers that are remembered there may be many thousands.
+    let what: &[&str] = if family == "netdev" { &["-t", "list"] } else { &["list"] };
+    let Some(text) = nft.print_json(&[what, &["table", family, &name]].concat(), &vip.to_string())? else {
+        return Ok(None);
+    };
     list::parse(&text).map(Some).map_err(|why| foreign(&format!("table {family} {name}"), &why))
 }
 

@@ -87,6 +87,11 @@ struct Flags {
     #[arg(long, value_name = "D")]
     lease: Option<Span>,
 
+    /// Remember the TCP peers of all nodes for an hour, so that a take-over can wake those that only
+    /// wait (--tickle of bucket set and apply); costs each of their packets a look-up
+    #[arg(long)]
+    remember: bool,
+
     #[command(flatten)]
     place: Where,
 
@@ -237,6 +242,7 @@ fn wanted(flags: &Flags, link: &Link, before: Option<&Seen>) -> Result<Cluster, 
         port: flags.port,
         rest: flags.rest,
         lease: flags.lease.map(|lease| lease.0),
+        remember: flags.remember,
         sysctl_was: None,
         epoch: 0,
         config: None,
@@ -436,7 +442,7 @@ fn init_file(flags: &Flags, store: &Store, process: &mut Process) -> Result<Exit
         .unwrap_or_else(|| Link { name: flags.dev.clone(), ..Link::default() });
     let link = Link { mac: link.mac.or(Some(Mac([0; 6]))), ..link };
     let mut wanted = wanted(flags, &link, before.as_ref())?;
-    wanted.lease = None;
+    (wanted.lease, wanted.remember) = (None, false);
     let kept = before.as_ref().map(|before| before.held.clone()).unwrap_or_default();
     let refused = |why| super::refusal(&why, "make the cluster IP", flags.vip);
     let outcome = match &flags.local {

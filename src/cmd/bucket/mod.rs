@@ -20,13 +20,17 @@ use crate::sys;
 use crate::sys::clock::Deadline;
 use crate::sys::diag::Connection;
 use crate::sys::netlink::Netlink;
+use crate::sys::nft::Nft;
+use crate::sys::privilege::{self, Capability};
 use crate::sys::state::Lock;
 use crate::types::bucket::Buckets;
 use crate::types::cluster::{Cluster, Held};
 use crate::types::flow::{Flow, Ports};
 use crate::types::link::{Address, AddressFlags, Link};
 use crate::types::net::{Mac, Prefix, Proto};
-use std::net::IpAddr;
+use crate::wire::nft::{cluster as rules, list, table_name};
+use crate::wire::tcp;
+use std::net::{IpAddr, SocketAddr};
 
 /// The command.
 pub const TOOL: Tool = Tool {
@@ -118,10 +122,8 @@ fn wanted_address(vip: IpAddr, ifindex: u32) -> Address {
     address
 }
 
-/// The TCP connections of this host whose packets fall into `buckets`; those with itself left out.
-///
-/// What containers serve is not among them.
-fn connections_in(cluster: &Cluster, buckets: &Buckets) -> sys::Result<Vec<Connection>> {
+/// Whether the packets of a TCP peer fall into one of `buckets`, by the two ends of its connection.
+fn falls_into<'a>(cluster: &'a Cluster, buckets: &'a Buckets) -> impl Fn(SocketAddr, SocketAddr) -> bool + 'a {
     let params = Params {
         algo: Algo::Nft,
         hashed: Hashed::Mode(cluster.mode),
@@ -131,19 +133,73 @@ fn connections_in(cluster: &Cluster, buckets: &Buckets) -> sys::Result<Vec<Conne
         order: if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little },
     };
     // A total that nft took is one that it can be asked about.
-    let Ok(hasher) = params.prepare() else { return Ok(Vec::new()) };
-    let falls_in = |connection: &Connection| {
-        let (peer, local) = (connection.peer, connection.local);
+    let hasher = params.prepare().ok();
+    move |local, peer| {
         let flow = Flow {
             dst: Some(local.ip()),
             ports: Some(Ports { src: peer.port(), dst: Some(local.port()) }),
             proto: Some(Proto::TCP),
             ..Flow::from_source(peer.ip())
         };
-        let bucket = hasher.hash(&flow).ok().and_then(|answer| u16::try_from(answer.bucket).ok());
+        let answer = hasher.as_ref().and_then(|hasher| hasher.hash(&flow).ok());
+        let bucket = answer.and_then(|answer| u16::try_from(answer.bucket).ok());
         peer.ip() != cluster.vip && bucket.is_some_and(|bucket| buckets.contains(bucket))
+    }
+}
+
+/// The TCP connections of this host whose packets fall into `buckets`; those with itself left out.
+///
+/// What containers serve is not among them.
+fn connections_in(cluster: &Cluster, buckets: &Buckets) -> sys::Result<Vec<Connection>> {
+    let falls_in = falls_into(cluster, buckets);
+    let all = sys::diag::connections(cluster.vip)?;
+    Ok(all.into_iter().filter(|connection| falls_in(connection.local, connection.peer)).collect())
+}
+
+/// Refuses to wake anybody where that cannot be.
+fn may_wake(cluster: &Cluster, doing: &str) -> Result<(), Failure> {
+    privilege::need(Capability::NetRaw, "tickle the peers of", &cluster.vip.to_string())?;
+    if cluster.remember {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "cannot {doing} {vip} with --tickle: nobody remembers its peers (make it with bucket init {vip} … --remember)",
+        vip = cluster.vip
+    )))
+}
+
+/// After a take-over, makes each TCP peer of `buckets` notice that its connection has gone: it answers
+/// a bare segment, and gets the reset, instead of waiting for its own next word. How many there were.
+fn wake(who: &str, nft: &Nft, cluster: &Cluster, buckets: &Buckets) -> u64 {
+    let told = |why: String| {
+        crate::cli::complain(who, &format!("cannot tickle the peers of {}: {why}", cluster.vip));
+        0
     };
-    Ok(sys::diag::connections(cluster.vip)?.into_iter().filter(falls_in).collect())
+    let name = table_name(cluster.vip);
+    let text = match nft.list(&["set", "netdev", &name, rules::PEERS], &name) {
+        Ok(text) => text.unwrap_or_default(),
+        Err(error) => return told(error.to_string()),
+    };
+    let peers = match list::peers(&text) {
+        Ok(peers) => peers,
+        Err(why) => return told(why),
+    };
+    let socket = match sys::raw::ip_socket(cluster.vip.is_ipv6()) {
+        Ok(socket) => socket,
+        Err(errno) => return told(errno.desc().to_owned()),
+    };
+    let falls_in = falls_into(cluster, buckets);
+    let mut woken = 0;
+    for (peer, theirs, ours) in peers {
+        let (local, peer) = (SocketAddr::new(cluster.vip, ours), SocketAddr::new(peer, theirs));
+        if !falls_in(local, peer) {
+            continue;
+        }
+        // One that cannot be reached is none that waits for us.
+        let sent = tcp::tickle(local, peer).map(|packet| sys::raw::send_ip(&socket, &packet, peer.ip()));
+        woken += u64::from(matches!(sent, Some(Ok(()))));
+    }
+    woken
 }
 
 /// Ends the TCP connections of buckets that were closed altogether.

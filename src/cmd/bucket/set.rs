@@ -57,6 +57,10 @@ struct Flags {
     #[arg(long, conflicts_with = "settle")]
     take_over: bool,
 
+    /// Wake the TCP peers of what is taken over, so that those who only wait notice; needs init --remember
+    #[arg(long, conflicts_with_all = ["drain", "settle"])]
+    tickle: bool,
+
     /// Close what is given up altogether, and end every drain and take-over
     #[arg(long)]
     settle: bool,
@@ -92,6 +96,13 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     // What was held when the lease ran out is lost, and has to be asked for again.
     let outcome = change(&seen.standing(), total, &wish, how).map_err(|why| super::refusal(&why, doing, vip))?;
     let changes = outcome.held != seen.held || seen.is_lapsed();
+    if flags.tickle {
+        match &seen.cluster {
+            Some(cluster) => super::may_wake(cluster, doing)?,
+            None => return Err(Failure::usage("--tickle: the old kernel's file remembers no peers")),
+        }
+    }
+    let mut tickled = None;
     if changes && flags.changing.shows_actions() {
         head.actions = actions(&seen, &outcome)?;
     }
@@ -100,12 +111,15 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         if let (Store::Nft(_), Some(cluster)) = (&store, &seen.cluster) {
             super::end_connections(&process.who, cluster, &seen.held, &outcome.held);
         }
+        if let (true, Store::Nft(nft), Some(cluster)) = (flags.tickle, &store, &seen.cluster) {
+            tickled = Some(super::wake(&process.who, nft, cluster, &outcome.gained));
+        }
     }
     let now = store.need(doing, vip)?;
     // As read back: what another program changed meanwhile is not claimed.
     let done = flags.changing.dry_run || now.held == outcome.held;
     head.changed = Some(changes && done);
-    process.out.record(&head, &Acted::new(now.show(), &outcome, Some(how)))?;
+    process.out.record(&head, &Acted { tickled, ..Acted::new(now.show(), &outcome, Some(how)) })?;
     if done {
         Ok(Exit::Yes)
     } else {

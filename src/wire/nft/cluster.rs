@@ -17,6 +17,11 @@ use std::time::Duration;
 /// The version of the rules' form, first in the comment.
 const FORM: &str = "1";
 
+/// The set of TCP peers in the `netdev` table, and how many it has at most: whoever is beyond that waits
+/// for its own time-out.
+pub(crate) const PEERS: &str = "peers";
+const MAX_PEERS: u32 = 65536;
+
 /// A comment may have 120 bytes (the kernel keeps 128).
 const MAX_COMMENT: usize = 120;
 
@@ -33,6 +38,8 @@ pub(crate) struct Wanted {
     pub(crate) chains: Vec<WantedChain>,
     /// Whether the table has a set with the address, which expires.
     lease: bool,
+    /// Whether it has a set of TCP peers.
+    peers: bool,
     counters: bool,
 }
 
@@ -82,6 +89,11 @@ pub(crate) fn init(cluster: &Cluster, held: &Held, lease_left: Option<Duration>)
                 line(&mut text, format_args!("\t\telements = {{ {} }}", element(cluster, Some(left))));
             }
             text.push_str("\t}\n");
+        }
+        if table.peers {
+            let address = key_type(cluster.vip);
+            line(&mut text, format_args!("\tset {PEERS} {{\n\t\ttype {address} . inet_service . inet_service"));
+            line(&mut text, format_args!("\t\tsize {MAX_PEERS}\n\t\tflags dynamic,timeout\n\t\ttimeout 1h\n\t}}"));
         }
         for chain in &table.chains {
             line(&mut text, format_args!("\tchain {} {{\n\t\t{}; policy accept;", chain.name, chain.head));
@@ -196,11 +208,17 @@ pub(crate) fn tables(cluster: &Cluster, held: &Held) -> Result<Vec<Wanted>, Stri
     let mut chains = vec![local(cluster), own(cluster, held)?, out(cluster, held)];
     chains.extend(lease.then(|| last(cluster)));
     let mut tables = vec![
-        Wanted { family: "netdev", chains: vec![ingress(cluster)], lease: false, counters: false },
-        Wanted { family: family(cluster.vip), chains, lease, counters: true },
+        Wanted {
+            family: "netdev",
+            chains: vec![ingress(cluster)],
+            lease: false,
+            peers: cluster.remember,
+            counters: false,
+        },
+        Wanted { family: family(cluster.vip), chains, lease, peers: false, counters: true },
     ];
     if cluster.vip.is_ipv4() {
-        tables.push(Wanted { family: "arp", chains: vec![arp(cluster)], lease, counters: false });
+        tables.push(Wanted { family: "arp", chains: vec![arp(cluster)], lease, peers: false, counters: false });
     }
     Ok(tables)
 }
@@ -211,8 +229,16 @@ pub(crate) fn tables(cluster: &Cluster, held: &Held) -> Result<Vec<Wanted>, Stri
 /// address is named too: another address behind the same MAC must not be routed on by every node.
 fn ingress(cluster: &Cluster) -> WantedChain {
     let (family, vip, mac) = (family(cluster.vip), cluster.vip, cluster.mac);
-    let mut rules =
-        vec![Rule::of(format!("ether daddr {mac}")).and(format!("{family} daddr {vip}")).and("meta pkttype set host")];
+    let frame = || Rule::of(format!("ether daddr {mac}")).and(format!("{family} daddr {vip}"));
+    let mut rules = vec![frame().and("meta pkttype set host")];
+    if cluster.remember {
+        // Here, since whoever lists the table that decides must not list these with it.
+        rules.push(
+            frame()
+                .and("tcp flags ! fin,syn,rst")
+                .and(format!("update @{PEERS} {{ {family} saddr . tcp sport . tcp dport }}")),
+        );
+    }
     if vip.is_ipv4() {
         rules.push(Rule::of(format!("ether daddr {mac}")).and("ether type arp").and("meta pkttype set host"));
     }
@@ -420,7 +446,8 @@ pub(crate) fn correction(own: Mac, cluster: Mac) -> u16 {
 }
 
 /// What cannot be read off the rules, in the comment of the first rule of `own`:
-/// form, device, MAC, device's MAC, mode, total, seed, epoch, configuration, lease, limits, sysctl.
+/// form, device, MAC, device's MAC, mode, total, seed, epoch, configuration, lease, limits, sysctl, and
+/// `r` where peers are remembered.
 fn comment(cluster: &Cluster) -> Result<String, String> {
     let mac = |mac: Mac| format!("{:012x}", mac_number(mac));
     let mode = match cluster.mode {
@@ -435,7 +462,7 @@ fn comment(cluster: &Cluster) -> Result<String, String> {
         format!("{}:{port}:{rest}", proto.0)
     });
     let text = format!(
-        "{FORM} {} {} {} {mode} {} {:x} {:x} {} {} {only} {}",
+        "{FORM} {} {} {} {mode} {} {:x} {:x} {} {} {only} {}{}",
         cluster.dev,
         mac(cluster.mac),
         mac(cluster.made_from),
@@ -445,6 +472,7 @@ fn comment(cluster: &Cluster) -> Result<String, String> {
         cluster.config.clone().unwrap_or_else(dash),
         cluster.lease.map_or_else(dash, |lease| lease.as_millis().to_string()),
         cluster.sysctl_was.map_or_else(dash, |was| was.to_string()),
+        if cluster.remember { " r" } else { "" },
     );
     let plain = |b: u8| b.is_ascii_graphic() && b != b'"' && b != b'\\';
     if cluster.dev.is_empty() || !cluster.dev.bytes().all(plain) {
@@ -497,6 +525,7 @@ fn read_comment(vip: IpAddr, text: &str) -> Option<Cluster> {
         Some((proto, port, rest))
     })?;
     let sysctl_was = absent(next()?, |word| word.parse().ok())?;
+    let remember = next() == Some("r");
     Some(Cluster {
         vip,
         dev,
@@ -509,6 +538,7 @@ fn read_comment(vip: IpAddr, text: &str) -> Option<Cluster> {
         port: only.and_then(|(_, port, _)| port),
         rest: only.map(|(.., rest)| rest).unwrap_or_default(),
         lease,
+        remember,
         sysctl_was,
         epoch,
         config,
@@ -585,9 +615,11 @@ pub(crate) fn differences(wanted: &Wanted, got: &Table) -> Vec<(String, String, 
     for name in got.chains.keys().filter(|name| !wanted.chains.iter().any(|chain| chain.name == name.as_str())) {
         found.push((format!("{} chain {name}", wanted.family), "absent".to_owned(), "present".to_owned()));
     }
-    if wanted.lease != got.timed.contains_key("lease") {
-        let word = |there: bool| if there { "present" } else { "absent" }.to_owned();
-        found.push((format!("{} set lease", wanted.family), word(wanted.lease), word(!wanted.lease)));
+    for (name, wants) in [("lease", wanted.lease), (PEERS, wanted.peers)] {
+        if wants != got.timed.contains_key(name) {
+            let word = |there: bool| if there { "present" } else { "absent" }.to_owned();
+            found.push((format!("{} set {name}", wanted.family), word(wants), word(!wants)));
+        }
     }
     found
 }
@@ -612,6 +644,7 @@ mod tests {
             port: None,
             rest: Rest::Drop,
             lease: Some(Duration::from_secs(60)),
+            remember: false,
             sysctl_was: Some(0),
             epoch: 7,
             config: Some("0123456789abcdef".to_owned()),
@@ -728,6 +761,7 @@ mod tests {
             proto: Some(Proto(255)),
             port: Some(65535),
             lease: Some(Duration::from_secs(3600)),
+            remember: true,
             epoch: (1 << 53) - 1,
             ..cluster("2001:db8::9")
         };

@@ -5,7 +5,26 @@ use super::rule::{Hash, Part, Rule};
 use crate::types::bucket::{Buckets, MAX_TOTAL};
 use crate::types::net::Proto;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
+
+/// The elements of a listed set of `address . port . port`: a peer, its port and ours.
+///
+/// # Errors
+/// Text that is no JSON, or JSON that is no such set.
+pub(crate) fn peers(text: &str) -> Result<Vec<(IpAddr, u16, u16)>, String> {
+    let value: Json<'_> = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
+    let items = value.get("nftables").and_then(Json::list).ok_or("no key 'nftables'")?;
+    let set = items.iter().find_map(|item| item.get("set")).ok_or("no set in it")?;
+    let elements = set.get("elem").and_then(Json::list).unwrap_or_default();
+    Ok(elements.iter().filter_map(peer).collect())
+}
+
+fn peer(element: &Json<'_>) -> Option<(IpAddr, u16, u16)> {
+    let [address, theirs, ours] = element.get("elem")?.get("val")?.get("concat")?.list()? else { return None };
+    let port = |port: &Json<'_>| u16::try_from(port.number()?).ok();
+    Some((address.text()?.parse().ok()?, port(theirs)?, port(ours)?))
+}
 
 /// One table as listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -142,6 +161,10 @@ fn part(statement: &Json<'_>) -> Option<Part> {
                 Some(number) => format!("{left} set {number:#x}"),
                 None => format!("{left} set {}", scalar(value)?),
             }
+        }
+        "set" => {
+            let (op, set) = (body.get("op")?.text()?, body.get("set")?.text()?);
+            format!("{op} {set} {{ {} }}", expression(body.get("elem")?)?)
         }
         _ => return None,
     };
