@@ -271,6 +271,14 @@ fn a_malformed_line_is_told_and_the_others_are_answered() {
 }
 
 #[test]
+fn what_an_input_says_cannot_move_a_cursor_or_fill_a_log() {
+    let run = piped("--total 2", &format!("\u{1b}[2J\u{7}{}\n", "x".repeat(5000)));
+    assert_eq!(run.code, 6);
+    assert!(!run.stderr.chars().any(|c| c.is_control() && c != '\n'), "{run:?}");
+    assert!(run.stderr.lines().all(|line| line.len() < 2200), "{run:?}");
+}
+
+#[test]
 fn an_operand_that_has_no_answer_says_why_in_its_record() {
     let run = run("--total 3 --mode sourceip-sourceport 192.0.2.7 192.0.2.7:80 nonsense").ended(6);
     let records = run.records();
