@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -223,7 +223,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    pub(crate) fn new(line: &str, output: std::process::Output) -> Run {
+    pub(crate) fn new(line: &str, output: Output) -> Run {
         Run {
             line: line.to_owned(),
             code: output.status.code().unwrap_or(-1),
@@ -369,21 +369,28 @@ fn ip(arguments: &str) {
     assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// What it printed. What it complained of on the way is left out: ip says so when another test's namespace
+/// goes away while it looks for names.
 fn shell(ns: &str, line: &str) -> String {
-    let (done, said) = try_shell(ns, line);
-    assert!(done, "{line}: {said}");
+    let output = in_shell(ns, line);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{line}: {said}{}", String::from_utf8_lossy(&output.stderr));
     said
 }
 
 fn try_shell(ns: &str, line: &str) -> (bool, String) {
-    let output = Command::new("nsenter")
-        .args([&format!("--net=/run/netns/{ns}"), "sh", "-c", line])
-        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
+    let output = in_shell(ns, line);
     (
         output.status.success(),
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)),
     )
+}
+
+fn in_shell(ns: &str, line: &str) -> Output {
+    Command::new("nsenter")
+        .args([&format!("--net=/run/netns/{ns}"), "sh", "-c", line])
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
 }

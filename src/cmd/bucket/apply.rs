@@ -220,10 +220,13 @@ impl Applier<'_> {
     /// that was refused, since somebody may have changed the rules just now. `None` if nothing is
     /// there any more.
     fn act_on(&mut self, act: impl Fn(&mut Self, Seen) -> Result<Done, Failure>) -> Result<Option<Done>, Failure> {
-        if let Some(seen) = self.known()?
-            && let Ok(done) = act(self, seen)
-        {
-            return Ok(Some(done));
+        if let Some(seen) = self.known()? {
+            match act(self, seen) {
+                Ok(done) => return Ok(Some(done)),
+                // A lease that was lost, or a plan that is too old: a look makes neither younger.
+                Err(failure) if failure.exit == Exit::Undecided => return Err(failure),
+                Err(_) => {}
+            }
         }
         match self.look()? {
             Some(seen) => act(self, seen).map(Some),
