@@ -260,7 +260,7 @@ def main():
     nodes = " ".join(f"{host}=10.77.0.{n},10.78.0.{n}" for n, host in enumerate(HOSTS, 1))
     config.write_text(f"vip={VIPS[4]}\nvip6={VIPS[6]}\ndev=eth0\nmgmt_dev=eth1\nnodes='{nodes}'\ntotal=64\n"
                       f"home='n1=1-22,n2=23-43,n3=44-64'\nkey={key}\ninterval=100ms\ndead_after={DEAD_AFTER_MS}ms\n"
-                      f"lease={LEASE_MS}ms\ndrain_max=5s\nfencing=none\nlog={FOLDER}\n")
+                      f"lease={LEASE_MS}ms\ndrain_max=5s\nfencing=none\nremember=yes\nlog={FOLDER}\n")
     config.chmod(0o644)
     for host in HOSTS:
         inside(host, serve, host)
@@ -318,7 +318,7 @@ def table(clients, before, after, phase, neighbours):
     print(f"answers given twice         {sum(c.doubles for c in clients)}")
     ms = lambda values: f"{max(values, default=0) * 1000:.0f} ms"
     print(f"longest silence, datagrams  {ms(c.silence for c in orphans)} (clients of {KILLED}), {ms(c.silence for c in others)} (others)")
-    print(f"longest silence, TCP        {ms(c.tcp_silence for c in orphans)} (clients of {KILLED}: reset at their own next try), "
+    print(f"longest silence, TCP        {ms(c.tcp_silence for c in orphans)} (clients of {KILLED}: woken at the take-over), "
           f"{ms(c.tcp_silence for c in others)} (others)")
     for family, words in neighbours.items():
         mac = words[words.index("lladdr") + 1] if "lladdr" in words else "none"
