@@ -1167,6 +1167,50 @@ fn all_of_init_is_undone_by_clear() {
     assert!(node.run("bucket show").ended(0).records().is_empty());
 }
 
+/// The others take by what the beat says: it never lists less than the kernel serves.
+#[test]
+fn the_beat_tells_of_what_others_change_and_its_loss_ends_the_service() {
+    let cluster = Cluster::new(1, 0);
+    let node = &cluster.nodes[0];
+    node.run(&format!("bucket init {V4} --dev eth0 --total 6 --lease 5s")).ended(0);
+    let folder = node.folder.join("beats");
+    std::fs::create_dir(&folder).unwrap();
+    let beat = folder.join("own");
+    let own = || {
+        let text = std::fs::read_to_string(&beat).unwrap_or_default();
+        serde_json::from_str::<Value>(&text).map_or(Value::Null, |beat| beat["own"].clone())
+    };
+    let mut applier = node.start_fed(&format!("bucket apply {V4} --follow --beat {}", beat.display()));
+    let plan = |mine: &str, epoch: u64| {
+        format!(
+            "{}\n",
+            json!({"kind": "bucket.plan", "v": 1, "host": "n1", "subject": V4, "total": 6, "epoch": epoch,
+            "owners": {"n1": mine}, "mine": mine, "moves": [], "nodes": {}, "unowned": "", "held": "", "needs_fence": []})
+        )
+    };
+    applier.feed(&plan("1-3", 1));
+    eventually("the plan is followed", Duration::from_secs(3), || own() == "1-3");
+    node.run(&format!("bucket set {V4} +5")).ended(0);
+    eventually("the change by hand is told", Duration::from_secs(1), || own() == "1-3,5");
+    // From now on nothing can be told any more.
+    std::fs::rename(&folder, node.folder.join("elsewhere")).unwrap();
+    std::fs::write(&folder, "in the way").unwrap();
+    applier.feed(&plan("1-6", 2));
+    assert_eq!(applier.ends(Duration::from_secs(5)), 71, "{}", applier.complaints());
+    assert!(applier.complaints().contains("/beats"), "{}", applier.complaints());
+    assert_eq!(node.run(&format!("bucket show {V4}")).ended(0).one()["owned"], "", "who is mute holds nothing");
+    // And where the tables go away altogether, the beat says that nothing is held.
+    std::fs::remove_file(&folder).unwrap();
+    std::fs::create_dir(&folder).unwrap();
+    let mut applier = node.start_fed(&format!("bucket apply {V4} --follow --beat {}", beat.display()));
+    applier.feed(&plan("1-3", 3));
+    eventually("the plan is followed", Duration::from_secs(3), || own() == "1-3");
+    node.sh("nft flush ruleset");
+    applier.feed(&plan("1-3", 4));
+    assert_eq!(applier.ends(Duration::from_secs(5)), 5, "{}", applier.complaints());
+    assert_eq!(own(), "");
+}
+
 #[test]
 fn many_of_one_interface_come_and_go_at_once() {
     let cluster = Cluster::new(1, 0);
@@ -1191,13 +1235,33 @@ fn many_of_one_interface_come_and_go_at_once() {
 fn what_lost_rules_left_is_cleared_by_the_address() {
     let cluster = Cluster::new(1, 0);
     let node = &cluster.nodes[0];
-    let look = || node.sh("ip addr show dev eth0 | grep -v valid_lft; ip maddr show dev eth0");
+    let look = || node.sh("ip addr show dev eth0 | grep -v valid_lft; ip maddr show dev eth0 | sort");
     let before = look();
     for vip in [V4, V6] {
         node.run(&format!("bucket init {vip} --dev eth0 --total 4 --local 1-4")).ended(0);
         node.sh("nft flush ruleset");
-        assert_eq!(node.run(&format!("bucket clear {vip}")).ended(0).one()["changed"], true);
+        let cleared = node.run(&format!("bucket clear {vip}"));
+        assert_eq!((cleared.code, &cleared.one()["changed"]), (0, &json!(true)));
+        assert!(cleared.stderr.contains("drop_unicast_in_l2_multicast is 1 and stays so"), "{cleared:?}");
         assert_eq!(look(), before, "{vip}");
+        node.sh("sysctl -qw net.ipv4.conf.eth0.drop_unicast_in_l2_multicast=0 net.ipv6.conf.eth0.drop_unicast_in_l2_multicast=0");
+        // One table of three is lost: the others go too.
+        node.run(&format!("bucket init {vip} --dev eth0 --total 4 --local 1-4")).ended(0);
+        node.sh(&format!(
+            "nft delete table {} failover_{}",
+            if vip == V4 { "ip" } else { "ip6" },
+            vip.replace(['.', ':'], "_")
+        ));
+        assert_eq!(node.run(&format!("bucket clear {vip}")).code, 0);
+        assert_eq!(node.sh("nft list tables"), "");
+        node.sh("sysctl -qw net.ipv4.conf.eth0.drop_unicast_in_l2_multicast=0 net.ipv6.conf.eth0.drop_unicast_in_l2_multicast=0");
+        // The interface has got another name.
+        node.run(&format!("bucket init {vip} --dev eth0 --total 4 --local 1-4")).ended(0);
+        node.sh("ip link set eth0 down; ip link set eth0 name eth9; ip link set eth9 up");
+        node.run(&format!("bucket clear {vip}")).ended(0);
+        let members = node.sh("ip maddr show dev eth9; sysctl net.ipv4.conf.eth9.drop_unicast_in_l2_multicast net.ipv6.conf.eth9.drop_unicast_in_l2_multicast");
+        assert!(!members.contains("link  03:") && !members.contains("= 1"), "{members}");
+        node.sh("ip link set eth9 down; ip link set eth9 name eth0; ip link set eth0 up; ip addr replace 2001:db8::1/64 dev eth0 nodad");
     }
 }
 

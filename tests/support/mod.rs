@@ -159,10 +159,19 @@ impl Host {
 
     /// Starts one of our commands; it is killed when the handle goes.
     pub(crate) fn start(&self, line: &str) -> Running {
+        self.start_with(line, Stdio::null())
+    }
+
+    /// The same with a pipe for standard input: see [`Running::feed`].
+    pub(crate) fn start_fed(&self, line: &str) -> Running {
+        self.start_with(line, Stdio::piped())
+    }
+
+    fn start_with(&self, line: &str, stdin: Stdio) -> Running {
         let out = self.folder.join(format!("out-{}", LABS.fetch_add(1, Ordering::Relaxed)));
         let err = out.with_extension("err");
         let mut command = self.command(line);
-        command.stdin(Stdio::null()).stdout(File::create(&out).unwrap()).stderr(File::create(&err).unwrap());
+        command.stdin(stdin).stdout(File::create(&out).unwrap()).stderr(File::create(&err).unwrap());
         Running { child: command.spawn().unwrap(), out, err, line: line.to_owned() }
     }
 
@@ -276,6 +285,10 @@ impl Running {
     pub(crate) fn so_far(&self) -> Vec<Value> {
         let text = fs::read_to_string(&self.out).unwrap();
         records(text.rsplit_once('\n').map_or("", |(whole, _)| whole))
+    }
+
+    pub(crate) fn feed(&mut self, lines: &str) {
+        self.child.stdin.as_mut().unwrap().write_all(lines.as_bytes()).unwrap();
     }
 
     pub(crate) fn complaints(&self) -> String {

@@ -98,6 +98,12 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     }
     let deadline = if flags.follow { Deadline::after(STEP) } else { process.deadline(Duration::ZERO) };
     let store = Store::open(&flags.place, "apply the plan for", Some(flags.vip), process, deadline)?;
+    // At the start alone: later it is a courtesy that must not stop the service.
+    if flags.tickle
+        && let Some(cluster) = store.need(Applier::doing(), flags.vip)?.cluster
+    {
+        super::may_wake(&cluster, Applier::doing())?;
+    }
     let mut applier = Applier {
         flags: &flags,
         store,
@@ -111,6 +117,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         epoch: None,
         rules: None,
         dev: None,
+        mute: false,
     };
     if flags.follow { follow(&mut applier, process) } else { once(&mut applier, deadline, process) }
 }
@@ -136,6 +143,8 @@ struct Applier<'a> {
     rules: Option<Monitor>,
     /// The interface of the cluster IP.
     dev: Option<String>,
+    /// The beat could not be written: the others believe what is no longer so.
+    mute: bool,
 }
 
 /// A change that is decided on.
@@ -209,6 +218,20 @@ impl Applier<'_> {
         Ok(())
     }
 
+    /// Says what stands after somebody else has changed it. Where nothing stands, or nothing that can be
+    /// read, the next plan finds out what is to be done.
+    fn look_again(&mut self) -> Result<(), Failure> {
+        let knew = self.known.is_some();
+        self.hear_of_rules()?;
+        if knew
+            && self.known.is_none()
+            && let Ok(Some(seen)) = self.look()
+        {
+            self.tell(&seen)?;
+        }
+        Ok(())
+    }
+
     /// What stands, for as long as nobody changed the rules and the lease cannot have run out.
     fn known(&mut self) -> Result<Option<Seen>, Failure> {
         self.hear_of_rules()?;
@@ -224,7 +247,7 @@ impl Applier<'_> {
             match act(self, seen) {
                 Ok(done) => return Ok(Some(done)),
                 // A lease that was lost, or a plan that is too old: a look makes neither younger.
-                Err(failure) if failure.exit == Exit::Undecided => return Err(failure),
+                Err(failure) if failure.exit == Exit::Undecided || self.mute => return Err(failure),
                 Err(_) => {}
             }
         }
@@ -261,9 +284,6 @@ impl Applier<'_> {
                 Reason::TimedOut,
                 format!("cannot apply the plan for {vip}: it is older than the lease (is the planner running?)"),
             ));
-        }
-        if self.flags.tickle {
-            super::may_wake(cluster, Self::doing())?;
         }
         let before = seen.standing();
         let mut order = ordered.order.clone();
@@ -335,7 +355,11 @@ impl Applier<'_> {
     /// lives and follows no map.
     fn end(&mut self, stream: &mut Stream) -> Result<(), Failure> {
         self.unfit = Some("bucket apply has ended".to_owned());
-        match self.release()?.map(|done| stream.record(done.head, &done.acted)) {
+        let released = self.release()?;
+        if released.is_none() {
+            self.tell(&Seen::gone())?;
+        }
+        match released.map(|done| stream.record(done.head, &done.acted)) {
             // Nobody is left to read it.
             Some(Err(failure)) if !failure.is_reader_gone() => Err(failure),
             _ => Ok(()),
@@ -425,6 +449,7 @@ impl Applier<'_> {
         let mut acted = Acted::new(now.show(), &outcome, how);
         if let (true, true, Store::Nft(nft)) = (self.flags.tickle && acts, as_ordered, &self.store) {
             let taken_over = outcome.gained.intersection(&outcome.held.reset);
+            // A courtesy: where it cannot be, that is told, and the service goes on.
             acted.tickled = (!taken_over.is_empty()).then(|| super::wake("bucket apply", nft, &next, &taken_over));
         }
         Ok(Done { head, acted, exit: if as_ordered { Exit::Yes } else { Exit::Refused } })
@@ -512,7 +537,9 @@ impl Applier<'_> {
         envelope::write(&mut line, &head, clock::wall(), &self.node, &state).map_err(|why| {
             Failure::new(Exit::Bug, Reason::WriteFailed, format!("cannot write {}: {why}", path.display()))
         })?;
-        Ok(sys::state::replace(path, &line)?)
+        let written = sys::state::replace(path, &line);
+        self.mute = written.is_err();
+        Ok(written?)
     }
 
     /// Tells what is there before anything is done.
@@ -581,6 +608,10 @@ fn follow(applier: &mut Applier<'_>, process: &mut Process) -> Result<Exit, Fail
         Err(failure) if failure.is_reader_gone() => Ok(Ended::Reader),
         outcome => outcome,
     };
+    if outcome.is_err() && applier.epoch.is_some() {
+        // Plans were followed here. Whatever it was that failed: nothing is held any longer than it must be, and the beat says so.
+        let _ = applier.end(&mut pump.stream);
+    }
     let outcome = outcome.and_then(|ended| {
         let planned = matches!(ended, Ended::Time) && applier.flags.duration.is_some();
         let keeps = planned || (applier.flags.on_eof == OnEof::Keep && !matches!(ended, Ended::Silence));
@@ -622,10 +653,18 @@ fn follow_on(
     loop {
         let silent = lease.filter(|_| !released).map(|lease| spoken.after(lease));
         let deadline = [silent, end, applier.next_drain_end()].into_iter().flatten().min();
-        let ready = match pump.wait(&[stdin.as_fd(), links.as_fd()], deadline)? {
+        let woken = {
+            let rules = applier.rules.as_ref().map(Monitor::as_fd);
+            let sources: Vec<_> = [stdin.as_fd(), links.as_fd()].into_iter().chain(rules).collect();
+            pump.wait(&sources, deadline)?
+        };
+        let ready = match woken {
             Woken::Ready(ready) => ready,
             Woken::Signal(signal) => return Ok(Ended::Signal(signal)),
         };
+        if ready.get(2) == Some(&true) {
+            applier.look_again()?;
+        }
         let now = clock::boot();
         if !forgiven && silent.is_some_and(|silent| now.since(silent) > PAUSE) {
             // It was we who stood still, perhaps the planner with us: it gets its time once more. The
@@ -697,6 +736,8 @@ fn step(applier: &mut Applier<'_>, ordered: &Ordered, stream: &mut Stream, proce
         }
         // Cleared by hand: there is nothing left to apply to, and whoever started this must know.
         Err(failure) if failure.reason == Reason::NoSuchClusterIp => return Err(failure),
+        // The others take by what the beat says: who cannot say what it holds must hold nothing.
+        Err(failure) if applier.mute => return Err(failure),
         Err(failure) => {
             process.complain(&failure.sentence);
             let mut head = Head::new("bucket.apply").about(applier.flags.vip);

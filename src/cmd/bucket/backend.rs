@@ -93,6 +93,11 @@ impl Seen {
         }
     }
 
+    /// Nothing is there any more.
+    pub(super) fn gone() -> Seen {
+        Seen { cluster: None, held: Held::default(), lease_left: None, counts: [0; 6], backend: Backend::Nft }
+    }
+
     /// The same after a change that is in force; `renewed` if it brought the whole lease.
     pub(super) fn with(&self, cluster: &Cluster, held: &Held, renewed: bool) -> Seen {
         let lease_left = if renewed { cluster.lease } else { self.lease_left };
@@ -208,7 +213,8 @@ pub(super) fn tables(nft: &Nft, family: &str) -> Result<Vec<IpAddr>, Failure> {
         .iter()
         .filter_map(|name| {
             let address = name.strip_prefix("failover_")?;
-            address.replace('_', if family == "ip" { "." } else { ":" }).parse().ok()
+            // Those of both families have tables in `netdev`.
+            [".", ":"].iter().find_map(|dot| address.replace('_', dot).parse().ok())
         })
         .collect())
 }

@@ -52,6 +52,8 @@ struct Found {
     addresses: Vec<Address>,
     member: Option<(Link, crate::types::net::Mac)>,
     setting: Option<(String, u8)>,
+    /// Set to 1, by us or by somebody else.
+    unknown_setting: Option<String>,
 }
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
@@ -81,7 +83,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let before = listed(nft, vip).ok().flatten().map(Seen::from);
     let links = netlink.links()?;
     let addresses = left_by_us(&mut netlink, vip)?;
-    let link = the_link(before.as_ref(), &addresses, links);
+    let link = the_link(&mut netlink, before.as_ref(), &addresses, links);
     let _link_lock = match &link {
         Some(link) => super::lock_link(&link.name, flags.changing, deadline)?,
         None => None,
@@ -100,6 +102,12 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
             process.complain(&failure.sentence);
             exit = exit.and(failure.exit);
         }
+    }
+    if let Some(path) = &found.unknown_setting {
+        process.complain(&format!(
+            "{name} is 1 and stays so: the rules that knew what it was before are gone (sysctl -w {name}=0, unless it is yours)",
+            name = sysctl_name(path)
+        ));
     }
     process.out.record(&head, &cleared(found.before.as_ref(), sysctls))?;
     Ok(exit)
@@ -121,13 +129,16 @@ fn left_by_us(netlink: &mut Netlink, vip: IpAddr) -> Result<Vec<Address>, Failur
     Ok(carried(netlink, vip)?.into_iter().filter(ours).collect())
 }
 
-/// The interface of the cluster IP: by its rules, or where they were lost by its address.
-fn the_link(before: Option<&Seen>, addresses: &[Address], links: Vec<Link>) -> Option<Link> {
+/// The interface of the cluster IP: by its rules; by its address, where they were lost or it has got another
+/// name; by the membership, where it was down meanwhile and lost an IPv6 address.
+fn the_link(netlink: &mut Netlink, before: Option<&Seen>, addresses: &[Address], links: Vec<Link>) -> Option<Link> {
     let cluster = before.and_then(|before| before.cluster.as_ref());
-    links.into_iter().find(|link| match cluster {
-        Some(cluster) => link.name == cluster.dev,
-        None => addresses.first().is_some_and(|address| address.ifindex == link.index),
-    })
+    let named = cluster.and_then(|cluster| links.iter().position(|link| link.name == cluster.dev));
+    let carries = || links.iter().position(|link| addresses.iter().any(|address| address.ifindex == link.index));
+    let mut is_member =
+        |link: &Link| cluster.is_some_and(|cluster| is_joined(netlink, link, cluster.mac).unwrap_or_default());
+    let idx = named.or_else(carries).or_else(|| links.iter().position(&mut is_member))?;
+    links.into_iter().nth(idx)
 }
 
 fn look(
@@ -142,25 +153,31 @@ fn look(
     for family in cluster::families(vip) {
         rules = rules || tables(nft, family)?.contains(&vip);
     }
-    let Some(link) = link else { return Ok(Found { before, rules, addresses, member: None, setting: None }) };
+    let Some(link) = link else {
+        return Ok(Found { before, rules, addresses, member: None, setting: None, unknown_setting: None });
+    };
+    let cluster = before.as_ref().and_then(|before| before.cluster.as_ref());
     let mut others = Vec::new();
     for family in ["ip", "ip6"] {
         for other in tables(nft, family)?.into_iter().filter(|other| *other != vip) {
-            others.extend(listed(nft, other)?.map(|listed| listed.cluster).filter(|other| other.dev == link.name));
+            let is_here =
+                |other: &Cluster| other.dev == link.name || cluster.is_some_and(|cluster| cluster.dev == other.dev);
+            others.extend(listed(nft, other)?.map(|listed| listed.cluster).filter(is_here));
         }
     }
-    let cluster = before.as_ref().and_then(|before| before.cluster.as_ref());
     // Of lost rules nobody knows the MAC: the one that is made from the address is as good as sure.
     let mac = cluster.map_or_else(|| crate::decide::bucket::mac(vip, false), |cluster| cluster.mac);
     let joined = !others.iter().any(|other| other.mac == mac) && is_joined(netlink, &link, mac)?;
     let path = silence(vip, &link.name);
     let last = !others.iter().any(|other: &Cluster| family(other.vip) == family(vip));
     let was = cluster.and_then(|cluster| cluster.sysctl_was).filter(|_| last);
-    let setting = match (was, sysctl::read(&path)?) {
+    let now = sysctl::read(&path)?;
+    let unknown_setting = (cluster.is_none() && last && now.as_deref() == Some("1")).then(|| path.clone());
+    let setting = match (was, now) {
         (Some(was), Some(now)) if now != was.to_string() => Some((path, was)),
         _ => None,
     };
-    Ok(Found { before, rules, addresses, member: joined.then_some((link, mac)), setting })
+    Ok(Found { before, rules, addresses, member: joined.then_some((link, mac)), setting, unknown_setting })
 }
 
 impl Found {

@@ -177,7 +177,8 @@ fn wake(who: &str, nft: &Nft, cluster: &Cluster, buckets: &Buckets) -> u64 {
     };
     let name = table_name(cluster.vip);
     let text = match nft.list(&["set", "netdev", &name, rules::PEERS], &name) {
-        Ok(text) => text.unwrap_or_default(),
+        Ok(Some(text)) => text,
+        Ok(None) => return told(format!("table netdev {name} is gone (see: bucket check {})", cluster.vip)),
         Err(error) => return told(error.to_string()),
     };
     let peers = match list::peers(&text) {

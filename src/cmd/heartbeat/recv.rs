@@ -687,6 +687,7 @@ impl<'a> Receiver<'a> {
             for (idx, socket) in self.sockets.iter().enumerate() {
                 if !places.is_some_and(|places| places.values().any(|place| place.socket == idx)) {
                     let name = socket.name();
+                    let port = socket.local().map_or(port, |local| local.port());
                     let why = format!(
                         "{node} is not heard on {name}, and is elsewhere (does it send there, and is UDP port {port} open here? {})",
                         opens(port)
