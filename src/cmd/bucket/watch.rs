@@ -49,6 +49,9 @@ struct Flags {
     duration: Option<Span>,
 }
 
+/// From the first word of a change to the look at it. Whoever changes rules in the course of a take-over
+/// changes those of the other family too, and clients wait for both: a listing costs as much as a commit.
+const SETTLE: Duration = Duration::from_millis(25);
 /// The kernel tells nobody that a group was left, so that is looked for this often.
 const LOOK: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_secs(5);
@@ -110,11 +113,12 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let end = process.stream_end(flags.duration);
     watcher.present(&mut pump.stream)?;
     let ears = watcher.ears(process)?;
+    let (mut heard, mut settled): (Vec<Heard>, Option<Tick>) = (Vec::new(), None);
     loop {
         let woken = {
             let mut fds = vec![rules.as_fd(), links.as_fd()];
             fds.extend(ears.iter().map(|(_, socket)| socket.as_fd()));
-            let look = clock::boot().after(LOOK);
+            let look = settled.unwrap_or_else(|| clock::boot().after(LOOK));
             pump.wait(&fds, Some(end.map_or(look, |end| end.min(look))))?
         };
         if let Woken::Signal(signal) = woken {
@@ -123,7 +127,11 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         for (link, socket) in &ears {
             watcher.answer(link, socket, &process.node);
         }
-        let heard = rules.heard()?;
+        let news = rules.heard()?;
+        if settled.is_none() && news.iter().any(|news| !matches!(news, Heard::Generation(_))) {
+            settled = Some(clock::boot().after(SETTLE));
+        }
+        heard.extend(news);
         let changes = links.changes()?;
         if heard.contains(&Heard::Overrun) || changes.contains(&Change::Overrun) {
             for watched in &watcher.watched {
@@ -131,7 +139,11 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
                 pump.stream.record(Head::new("bucket.watch").about(watched.vip), &record)?;
             }
         }
-        watcher.look(&heard, process, &mut pump.stream)?;
+        if settled.is_none_or(|settled| clock::boot() >= settled) {
+            watcher.look(&heard, process, &mut pump.stream)?;
+            heard.clear();
+            settled = None;
+        }
         if end.is_some_and(|end| clock::boot() >= end) {
             pump.stream.finish();
             return Ok(Exit::Yes);
