@@ -916,6 +916,7 @@ fn a_dead_link_is_released_and_told_at_once() {
         .collect();
     // By hand, behind the applier's back: what it knows is no longer so.
     node.run(&format!("bucket set {V6} -2 --settle")).ended(0);
+    // Beyond the 5 s that a step may take: the time of the last one must not be that of the next.
     std::thread::sleep(Duration::from_millis(5200));
     cluster.lab.on_switch("ip link set n1.eth0 down");
     for (_, beat) in &beats {
@@ -1167,6 +1168,12 @@ fn all_of_init_is_undone_by_clear() {
     assert!(node.run("bucket show").ended(0).records().is_empty());
 }
 
+/// What the beat in a file lists.
+fn told(beat: &std::path::Path) -> Value {
+    let text = std::fs::read_to_string(beat).unwrap_or_default();
+    serde_json::from_str::<Value>(&text).map_or(Value::Null, |beat| beat["own"].clone())
+}
+
 /// The others take by what the beat says: it never lists less than the kernel serves.
 #[test]
 fn the_beat_tells_of_what_others_change_and_its_loss_ends_the_service() {
@@ -1176,10 +1183,7 @@ fn the_beat_tells_of_what_others_change_and_its_loss_ends_the_service() {
     let folder = node.folder.join("beats");
     std::fs::create_dir(&folder).unwrap();
     let beat = folder.join("own");
-    let own = || {
-        let text = std::fs::read_to_string(&beat).unwrap_or_default();
-        serde_json::from_str::<Value>(&text).map_or(Value::Null, |beat| beat["own"].clone())
-    };
+    let own = || told(&beat);
     let mut applier = node.start_fed(&format!("bucket apply {V4} --follow --beat {}", beat.display()));
     let plan = |mine: &str, epoch: u64| {
         format!(
@@ -1209,6 +1213,50 @@ fn the_beat_tells_of_what_others_change_and_its_loss_ends_the_service() {
     applier.feed(&plan("1-3", 4));
     assert_eq!(applier.ends(Duration::from_secs(5)), 5, "{}", applier.complaints());
     assert_eq!(own(), "");
+}
+
+/// One nft does many plans and is replaced between two of them; where the kernel knows it by another number
+/// each plan has its own.
+#[test]
+fn a_stream_of_plans_keeps_one_nft_as_long_as_it_is_of_use() {
+    let cluster = Cluster::new(1, 0);
+    let node = &cluster.nodes[0];
+    node.run(&format!("bucket init {V4} --dev eth0 --total 6 --lease 1s")).ended(0);
+    let beat = node.folder.join("own");
+    let own = || told(&beat);
+    let plan = |mine: &str| {
+        format!(
+            "{}\n",
+            json!({"kind": "bucket.plan", "v": 1, "host": "n1", "subject": V4, "total": 6, "epoch": 1, "mine": mine})
+        )
+    };
+    let mut applier = node.start_fed(&format!("bucket apply {V4} --follow --beat {}", beat.display()));
+    let pid = applier.child.id();
+    let nft = || node.sh(&format!("pgrep --parent {pid} --exact nft || true")).trim().to_owned();
+    eventually("nft is ready", Duration::from_secs(3), || !nft().is_empty());
+    let first = nft();
+    for round in 0..64 {
+        let mine = if round % 2 == 0 { "1-2" } else { "1" };
+        applier.feed(&plan(mine));
+        eventually("the plan is followed", Duration::from_secs(3), || own() == mine);
+    }
+    assert!(nft().lines().any(|line| line == first), "the same nft did all of them");
+    eventually("a fresh nft renews", Duration::from_secs(5), || {
+        applier.feed(&plan("1"));
+        let now = nft();
+        !now.is_empty() && !now.lines().any(|line| line == first)
+    });
+    assert_eq!(own(), "1");
+    drop(applier.child.stdin.take());
+    assert_eq!(applier.ends(Duration::from_secs(5)), 1);
+    node.sh(&format!(
+        "(printf '%s' '{}'; sleep 0.5) | FAILOVER_STATE_DIR={folder}/state unshare --pid --fork {} apply {V4} --node n1 \
+         --follow --on-eof keep --beat {folder}/own || true",
+        plan("1-6").trim_end().to_owned() + "\n",
+        support::binary("bucket").display(),
+        folder = node.folder.display(),
+    ));
+    assert_eq!(own(), "1-6");
 }
 
 #[test]

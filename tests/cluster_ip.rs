@@ -618,6 +618,7 @@ fn the_last_node_after_planned_leaves_serves_all() {
         assert_eq!(cluster.recipes[idx].ends(10 * SECOND), Some(0));
         cluster.settles(5 * SECOND, left);
     }
+    // Beyond dead_after + lease + 150 ms, when it would give up: that nothing happens has no event.
     std::thread::sleep(2 * SECOND);
     cluster.settles(SECOND, &["n3"]);
     // One that comes back while another stays away gets its share, though it never heard that one.

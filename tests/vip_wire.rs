@@ -501,11 +501,19 @@ fn an_address_that_keepalived_holds_is_taken_and_a_move_of_it_is_seen() {
 fn a_link_that_dies_during_the_question_leaves_it_open() {
     let lab = Lab::new();
     let host = lab.host("n1", &["192.0.2.1/24", "2001:db8::1/64"]);
-    for addr in ["192.0.2.77", "2001:db8::77"] {
+    lab.on_switch(
+        "nft 'table bridge asked { chain c { type filter hook prerouting priority 0; arp daddr ip 192.0.2.77 counter; \
+         icmpv6 type nd-neighbor-solicit @th,64,128 0x20010db8000000000000000000000077 counter; }; }'",
+    );
+    for (asked, addr) in [(1, "192.0.2.77"), (2, "2001:db8::77")] {
         lab.on_switch("ip link set n1.eth0 up");
         eventually("carrier", 2 * SECOND, || host.run("vip show 192.0.2.1").code == 0);
         let mut asking = host.start(&format!("vip dad {addr} --dev eth0"));
-        std::thread::sleep(Duration::from_millis(150));
+        eventually("the question is on the wire", 2 * SECOND, || {
+            lab.on_switch("nft list table bridge asked").matches("packets").count()
+                - lab.on_switch("nft list table bridge asked").matches("packets 0").count()
+                >= asked
+        });
         lab.on_switch("ip link set n1.eth0 down");
         assert_eq!(asking.ends(3 * SECOND), 75, "{:?}", asking.so_far());
         assert_eq!(asking.so_far()[0]["answer"], "unknown");

@@ -38,34 +38,6 @@ impl Nft {
         if done.status.success() { Ok(()) } else { Err(refused(&done.stderr, doing, object)) }
     }
 
-    /// Carries out a short document, and returns as soon as the kernel has told `monitor` that it is
-    /// in force.
-    ///
-    /// nft itself ends 10 to 20 ms later: closing its socket waits for a grace period, after which
-    /// what was replaced is freed. Nothing lingers if it has ended before anything was heard, as
-    /// where the kernel knows it by another number than we do (a PID namespace).
-    pub(crate) fn begin_load<'a>(
-        &self,
-        document: &str,
-        doing: &'a str,
-        object: &'a str,
-        monitor: &mut Monitor,
-    ) -> Result<Begun<'a>> {
-        let running = Running::start(&self.program, &["-f", "-"], document.as_bytes(), self.deadline)?;
-        let process = running.id();
-        let lingering = Lingering { running, doing, object };
-        let mut heard = Vec::new();
-        while lingering.running.wait_beside(monitor.as_fd())? {
-            heard.extend(monitor.heard()?);
-            if heard.contains(&Heard::Generation(process)) {
-                return Ok(Begun { lingering: Some(lingering), process, heard });
-            }
-        }
-        lingering.finish()?;
-        heard.extend(monitor.heard()?);
-        Ok(Begun { lingering: None, process, heard })
-    }
-
     /// What `nft -j -p list …` prints; `None` where that is not there.
     ///
     /// Protocols as numbers: their names would cost nft a search of the host's files.
@@ -95,30 +67,97 @@ impl Nft {
     }
 }
 
-/// A transaction that is in force.
+/// Carries out the documents of a stream, each in force as soon as the kernel has told the monitor so.
+///
+/// One nft is kept for many of them (`nft -i` takes one a line). An nft for each costs its start, and at its
+/// end 10 to 20 ms: closing a socket by which rules were replaced waits for a grace period, and all
+/// others who would change rules wait with it, as the applier of the other family does.
+#[derive(Debug, Default)]
+pub(crate) struct Loader {
+    session: Option<Running>,
+    n_loaded: u32,
+    /// No session is of use here: the kernel knows our processes by other numbers (a PID namespace), or nft
+    /// was built without.
+    is_unfit: bool,
+}
+
+/// A document that is in force.
 #[derive(Debug)]
-pub(crate) struct Begun<'a> {
-    /// The nft that made it, where it has not ended yet.
-    pub(crate) lingering: Option<Lingering<'a>>,
-    /// Its number.
-    pub(crate) process: u32,
-    /// What the monitor heard since, of this transaction and of others.
+pub(crate) struct Loaded {
+    /// The process that the kernel names for it, where there is one.
+    pub(crate) process: Option<u32>,
+    /// What the monitor heard meanwhile, of this document and of others.
     pub(crate) heard: Vec<Heard>,
 }
 
-/// An nft whose transaction is in force, and which has not ended yet.
-#[derive(Debug)]
-pub(crate) struct Lingering<'a> {
-    running: Running,
-    doing: &'a str,
-    object: &'a str,
-}
+impl Loader {
+    /// More than this does not surely fit a pipe that nobody reads yet.
+    const LONGEST: usize = 60_000;
+    /// It keeps every line it was told, for a person to repeat.
+    const MANY: u32 = 64;
 
-impl Lingering<'_> {
-    /// Waits for its end.
-    pub(crate) fn finish(self) -> Result<()> {
-        let done = self.running.finish(&[])?;
-        if done.status.success() { Ok(()) } else { Err(refused(&done.stderr, self.doing, self.object)) }
+    /// Makes an nft ready before there is a document.
+    pub(crate) fn prepare(&mut self, nft: &Nft) -> Result<()> {
+        if self.session.is_none() && !self.is_unfit {
+            self.session = Some(Running::start(&nft.program, &["-i"], nft.deadline)?);
+            self.n_loaded = 0;
+        }
+        Ok(())
+    }
+
+    /// Carries out a document that changes the table `name`: all of it or nothing.
+    pub(crate) fn load(
+        &mut self,
+        nft: &Nft,
+        document: &str,
+        name: &str,
+        (doing, object): (&str, &str),
+        monitor: &mut Monitor,
+    ) -> Result<Loaded> {
+        self.prepare(nft)?;
+        let line = document.trim_end().replace('\n', "; ") + "\n";
+        let Some(session) = self.session.as_mut().filter(|_| line.len() <= Self::LONGEST) else {
+            nft.load(document, doing, object)?;
+            return Ok(Loaded { process: None, heard: monitor.heard()? });
+        };
+        let process = session.id();
+        session.say(&line, nft.deadline);
+        let mut heard = Vec::new();
+        while session.wait_beside(monitor.as_fd())? {
+            heard.extend(monitor.heard()?);
+            if heard.contains(&Heard::Generation(process)) {
+                self.n_loaded += 1;
+                return Ok(Loaded { process: Some(process), heard });
+            }
+            if changed_by_others(&heard, name, Some(process)) {
+                break;
+            }
+        }
+        // It complains, it has ended, it is late; or somebody changed the table, perhaps it was this.
+        let done = self.session.take().map(|session| session.finish(&[])).transpose()?;
+        heard.extend(monitor.heard()?);
+        match done {
+            Some(done) if !done.stderr.is_empty() => Err(refused(&done.stderr, doing, object)),
+            _ if heard.contains(&Heard::Generation(process)) => Ok(Loaded { process: Some(process), heard }),
+            _ => {
+                // Twice is once.
+                self.is_unfit = true;
+                nft.load(document, doing, object)?;
+                heard.extend(monitor.heard()?);
+                Ok(Loaded { process: None, heard })
+            }
+        }
+    }
+
+    /// Between two documents when nobody waits: takes a fresh nft in place of one that has done many.
+    pub(crate) fn rest(&mut self, nft: &Nft) -> Result<()> {
+        if self.n_loaded >= Self::MANY
+            && let Some(session) = self.session.take()
+        {
+            session.finish(&[])?;
+            self.prepare(nft)?;
+        }
+        Ok(())
     }
 }
 

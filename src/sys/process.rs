@@ -50,7 +50,11 @@ fn is_executable(path: &Path) -> bool {
 ///
 /// At the deadline the whole group is killed.
 pub(crate) fn run(program: &Path, args: &[&str], input: &[u8], deadline: Deadline) -> Result<Finished> {
-    Running::spawn(program, args, !input.is_empty(), deadline)?.finish(input)
+    let mut command = command(program, args);
+    if input.is_empty() {
+        command.stdin(Stdio::null());
+    }
+    Running::spawn(command, deadline)?.finish(input)
 }
 
 /// A program that has not ended yet.
@@ -62,28 +66,27 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    fn spawn(program: &Path, args: &[&str], has_input: bool, deadline: Deadline) -> Result<Self> {
-        let name = program.display().to_string();
-        let child = Command::new(program)
-            .args(args)
-            .env("LC_ALL", "C")
-            .stdin(if has_input { Stdio::piped() } else { Stdio::null() })
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .spawn()
-            .map_err(|error| Error::io("run", &name, &error))?;
+    fn spawn(mut command: Command, deadline: Deadline) -> Result<Self> {
+        let name = command.get_program().display().to_string();
+        let child = command.spawn().map_err(|error| Error::io("run", &name, &error))?;
         Ok(Running { child, name, deadline })
     }
 
-    /// Starts a program and hands it an `input` that fits a pipe.
-    pub(crate) fn start(program: &Path, args: &[&str], input: &[u8], deadline: Deadline) -> Result<Self> {
-        let mut running = Running::spawn(program, args, true, deadline)?;
-        if let Some(mut stdin) = running.child.stdin.take() {
+    /// Starts a program that takes one line after another: see [`Running::say`]. What it prints is
+    /// thrown away, what it complains of is kept, and it has no home to write a history to.
+    pub(crate) fn start(program: &Path, args: &[&str], deadline: Deadline) -> Result<Self> {
+        let mut command = command(program, args);
+        command.stdout(Stdio::null()).env("HOME", "/dev/null");
+        Running::spawn(command, deadline)
+    }
+
+    /// Hands it a line that fits a pipe; what follows has until `deadline`.
+    pub(crate) fn say(&mut self, line: &str, deadline: Deadline) {
+        self.deadline = deadline;
+        if let Some(stdin) = &mut self.child.stdin {
             // One that has ended already says why at the end.
-            let _ = stdin.write_all(input);
+            let _ = stdin.write_all(line.as_bytes());
         }
-        Ok(running)
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -113,6 +116,13 @@ impl Running {
         let (stdout, stderr) = outcome?;
         Ok(Finished { status: status?, stdout, stderr })
     }
+}
+
+fn command(program: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(args).env("LC_ALL", "C").process_group(0);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
 }
 
 fn kill_group(child: &Child) {

@@ -486,44 +486,91 @@ fn pace(sent: u64, took: Duration, cpu: Duration) -> String {
     format!("{rate:.0} frames/s, receiver's core {share:.0} %")
 }
 
+/// What a receiver was given, and how it fared.
+#[derive(Default)]
+struct Rounds {
+    sent: u64,
+    memory: Vec<u64>,
+    rates: Vec<u128>,
+}
+
+/// Floods the receiver on the first host from the second, at the full rate for 5 s a round.
+fn rounds(
+    name: &str,
+    bench: &Bench,
+    report: &mut Report,
+    (to, from): (&Host, &Host),
+    receiver: &Receiver,
+    signer: &mut Signer,
+) -> Rounds {
+    const SECONDS: u32 = 5;
+    let mut rounds = Rounds::default();
+    for round in 1..=bench.pairs(4) {
+        let frames = signer.frames(RATE * SECONDS);
+        let before = receiver.cpu();
+        let (sent, took) = flood(from, frames, RATE);
+        within(Duration::from_secs(1), || queued(to) == 0);
+        rounds.sent += sent;
+        rounds.memory.push(receiver.memory_kib());
+        rounds.rates.push(u128::from(sent) * 1_000_000 / took.as_micros());
+        let used = receiver.cpu().saturating_sub(before);
+        let raw = json!({"round": round, "sent": sent, "wall_s": took.as_secs_f64(), "cpu_s": used.as_secs_f64(),
+            "dropped": dropped(to), "memory_kib": rounds.memory.last()});
+        report.fact(name, &format!("round {round}"), &pace(sent, took, used), None, &raw);
+    }
+    rounds
+}
+
+impl Rounds {
+    fn report_memory(&self, name: &str, report: &mut Report) {
+        let (first, last) = (self.memory[0], self.memory[self.memory.len() - 1]);
+        let text = format!("{first} KiB after the first round, {last} KiB after the last");
+        report.fact(name, "memory flat", &text, Some(last <= first + first / 20), &json!(self.memory));
+    }
+}
+
+/// Waits until it is so, or the time is over; the figures tell which.
+fn within(limit: Duration, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + limit;
+    while !is_so() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Bytes that wait in the sockets of a host.
+fn queued(host: &Host) -> u64 {
+    let text = host.sh("cat /proc/net/udp");
+    let queues = text.lines().skip(1).filter_map(|line| line.split_whitespace().nth(4)?.split_once(':'));
+    queues.filter_map(|(_, received)| u64::from_str_radix(received, 16).ok()).sum()
+}
+
 fn signed(name: &str, bench: &Bench, report: &mut Report) {
     const N_NODES: u64 = 100;
-    const SECONDS: u32 = 5;
     let lab = lab();
     let (n1, n2) = (lab.host("n1", &["192.0.2.1/24"]), lab.host("n2", &["192.0.2.2/24"]));
     let receiver = Receiver::start(bench, &n1, "--bind 192.0.2.1 --follow");
     let mut signer = Signer { keys: keys(&key(&n2, "key", 1)), n_nodes: N_NODES, next: 0 };
     // Each node comes up first: that writes files, once in its life.
     let mut sent = flood(&n2, signer.frames(10 * u32::try_from(N_NODES).unwrap()), 1_000).0;
-    let (mut memory, mut rates) = (Vec::new(), Vec::new());
-    for round in 1..=bench.pairs(4) {
-        let frames = signer.frames(RATE * SECONDS);
-        let before = receiver.cpu();
-        let (more, took) = flood(&n2, frames, RATE);
-        std::thread::sleep(Duration::from_millis(200));
-        sent += more;
-        memory.push(receiver.memory_kib());
-        rates.push(u128::from(more) * 1_000_000 / took.as_micros());
-        let used = receiver.cpu().saturating_sub(before);
-        let raw = json!({"round": round, "sent": more, "wall_s": took.as_secs_f64(), "cpu_s": used.as_secs_f64(),
-            "dropped": dropped(&n1), "memory_kib": memory.last()});
-        report.fact(name, &format!("round {round}"), &pace(more, took, used), None, &raw);
-    }
-    // The next renewal of every node tells what was taken in.
-    std::thread::sleep(Duration::from_millis(2500));
-    let mut links: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-    for record in receiver.records() {
-        if let (Some(node), Some(link)) = (record["subject"].as_str(), record["links"].get(0)) {
-            let number = |key: &str| link[key].as_u64().unwrap_or_default();
-            links.insert(node.to_owned(), (number("received"), number("lost")));
+    let mut rounds = rounds(name, bench, report, (&n1, &n2), &receiver, &mut signer);
+    sent += rounds.sent;
+    let counts = || {
+        let mut links: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+        for record in receiver.records() {
+            if let (Some(node), Some(link)) = (record["subject"].as_str(), record["links"].get(0)) {
+                let number = |key: &str| link[key].as_u64().unwrap_or_default();
+                links.insert(node.to_owned(), (number("received"), number("lost")));
+            }
         }
-    }
-    let received: u64 = links.values().map(|(received, _)| received).sum();
-    let lost: u64 = links.values().map(|(_, lost)| lost).sum();
+        links.values().fold((0, 0), |sum, link| (sum.0 + link.0, sum.1 + link.1))
+    };
+    // The next renewal of every node tells what was taken in.
+    within(Duration::from_secs(5), || counts().0 == sent);
+    let (received, lost) = counts();
     let drops = dropped(&n1);
     let text = format!("{sent} sent, {received} taken in, {lost} missed by sequence, {drops} dropped by the socket");
     // A sender that was held up proves nothing about the receiver.
-    let whole = received == sent && lost == 0 && drops == 0 && is_full(&mut rates);
+    let whole = received == sent && lost == 0 && drops == 0 && is_full(&mut rounds.rates);
     report.fact(
         name,
         "none lost at the full rate",
@@ -531,14 +578,11 @@ fn signed(name: &str, bench: &Bench, report: &mut Report) {
         Some(whole),
         &json!({"sent": sent, "received": received, "dropped": drops}),
     );
-    let (first, last) = (memory[0], memory[memory.len() - 1]);
-    let text = format!("{first} KiB after the first round, {last} KiB after the last");
-    report.fact(name, "memory flat", &text, Some(last <= first + first / 20), &json!(memory));
+    rounds.report_memory(name, report);
 }
 
 fn forged(name: &str, bench: &Bench, report: &mut Report) {
     const N_PEERS: usize = 10;
-    const SECONDS: u32 = 5;
     let lab = lab();
     let (n1, n2) = (lab.host("n1", &["192.0.2.1/24"]), lab.host("n2", &["192.0.2.2/24"]));
     let names: Vec<String> = (1..=N_PEERS).map(|number| format!("real{number}")).collect();
@@ -554,30 +598,17 @@ fn forged(name: &str, bench: &Bench, report: &mut Report) {
     eventually("all are up", Duration::from_secs(5), || up(&receiver.records()));
     let mut signer = Signer { keys: keys(&wrong), n_nodes: N_PEERS as u64, next: 0 };
     let seen = receiver.records().len();
-    let (mut sent, mut memory, mut rates) = (0, Vec::new(), Vec::new());
-    for round in 1..=bench.pairs(4) {
-        let frames = signer.frames(RATE * SECONDS);
-        let before = receiver.cpu();
-        let (more, took) = flood(&n2, frames, RATE);
-        sent += more;
-        memory.push(receiver.memory_kib());
-        rates.push(u128::from(more) * 1_000_000 / took.as_micros());
-        let used = receiver.cpu().saturating_sub(before);
-        let raw = json!({"round": round, "sent": more, "wall_s": took.as_secs_f64(), "cpu_s": used.as_secs_f64(),
-            "dropped": dropped(&n1), "memory_kib": memory.last()});
-        report.fact(name, &format!("round {round}"), &pace(more, took, used), None, &raw);
-    }
+    let mut rounds = rounds(name, bench, report, (&n1, &n2), &receiver, &mut signer);
+    // Beyond dead-after and the renewal after that: that no peer falls has no event.
     std::thread::sleep(Duration::from_millis(2500));
     let records = receiver.records();
     let refused: u64 = records.iter().filter_map(|record| record["refused"]["signature"].as_u64()).sum();
     let bad = |record: &&Value| record["event"] == "down" || record["event"] == "late";
     let fell = records[seen..].iter().filter(bad).count();
-    let text = format!("{fell} times late or down; {refused} of {sent} refused, {} dropped", dropped(&n1));
-    let holds = fell == 0 && up(&records) && is_full(&mut rates);
+    let text = format!("{fell} times late or down; {refused} of {} refused, {} dropped", rounds.sent, dropped(&n1));
+    let holds = fell == 0 && up(&records) && is_full(&mut rounds.rates);
     report.fact(name, "10 peers stay up at the full rate", &text, Some(holds), &json!({"fell": fell}));
-    let (first, last) = (memory[0], memory[memory.len() - 1]);
-    let text = format!("{first} KiB after the first round, {last} KiB after the last");
-    report.fact(name, "memory flat", &text, Some(last <= first + first / 20), &json!(memory));
+    rounds.report_memory(name, report);
     drop(senders);
 }
 

@@ -13,7 +13,7 @@ use crate::record::{Action, Head, envelope};
 use crate::sys;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::netlink::{Change, Netlink};
-use crate::sys::nft::{Monitor, changed_by_others};
+use crate::sys::nft::{Loader, Monitor, changed_by_others};
 use crate::sys::state::Lock;
 use crate::types::bucket::Buckets;
 use crate::types::cluster::{Cluster, Held};
@@ -116,6 +116,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         known: None,
         epoch: None,
         rules: None,
+        loader: Loader::default(),
         dev: None,
         mute: false,
     };
@@ -141,6 +142,8 @@ struct Applier<'a> {
     epoch: Option<u64>,
     /// Tells whether that still holds; of a stream alone.
     rules: Option<Monitor>,
+    /// What changes the rules of a stream.
+    loader: Loader,
     /// The interface of the cluster IP.
     dev: Option<String>,
     /// The beat could not be written: the others believe what is no longer so.
@@ -433,6 +436,9 @@ impl Applier<'_> {
             (Store::File(origin), _) if changes && acts => backend::keep(origin, &next, &outcome.held)?,
             _ => {}
         }
+        if let (Store::Nft(nft), false) = (&self.store, changes) {
+            self.loader.rest(nft)?;
+        }
         // A renewal alone changes nothing that could be read back.
         let now = if changes && acts { self.need()? } else { seen.clone() };
         let as_ordered = !changes || !acts || now.held == outcome.held;
@@ -473,19 +479,15 @@ impl Applier<'_> {
             self.renewed = (lease == Lease::Renewed).then_some(now).or(self.renewed);
             return Ok(false);
         };
-        let begun = nft.begin_load(text, Self::doing(), &vip, rules).map_err(&refused)?;
+        let name = table_name(self.flags.vip);
+        let loaded = self.loader.load(&nft, text, &name, (Self::doing(), &vip), rules).map_err(refused)?;
         self.renewed = (lease == Lease::Renewed).then_some(now).or(self.renewed);
-        if !changed_by_others(&begun.heard, &table_name(self.flags.vip), Some(begun.process)) {
-            self.known = Some(in_force.clone());
+        if changed_by_others(&loaded.heard, &name, loaded.process) {
+            return Ok(false);
         }
-        let told = self.known.is_some();
-        if told {
-            self.tell(in_force)?;
-        }
-        if let Some(lingering) = begun.lingering {
-            lingering.finish().map_err(refused)?;
-        }
-        Ok(told)
+        self.known = Some(in_force.clone());
+        self.tell(in_force)?;
+        Ok(true)
     }
 
     /// Whether a plan is the one that stands already, with time left until the lease needs it: then
@@ -636,8 +638,9 @@ fn follow_on(
     complaints: &mut Complaints,
 ) -> Result<Ended, Failure> {
     let mut links = Netlink::monitor()?;
-    if let Store::Nft(_) = &applier.store {
+    if let Store::Nft(nft) = &applier.store {
         applier.rules = Some(Monitor::open()?);
+        applier.loader.prepare(nft)?;
     }
     let mut feed = Feed::default();
     let stdin = std::io::stdin();

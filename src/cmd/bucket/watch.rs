@@ -9,7 +9,7 @@ use crate::record::Head;
 use crate::record::bucket::{WATCH_COLUMNS, WATCH_SCHEMA, Watch};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::netlink::{AddressRequest, Change, Netlink};
-use crate::sys::nft::{Heard, Monitor, Nft};
+use crate::sys::nft::{Heard, Monitor, Nft, changed_by_others};
 use crate::sys::packet::PacketSocket;
 use crate::sys::state::Lock;
 use crate::types::cluster::Cluster;
@@ -208,11 +208,7 @@ impl Watcher {
         for idx in 0..self.watched.len() {
             let Some(watched) = self.watched.get(idx) else { continue };
             let name = table_name(watched.vip);
-            let news = heard.iter().any(|heard| match heard {
-                Heard::Table(table) => *table == name,
-                Heard::Overrun => true,
-                Heard::Generation(_) => false,
-            });
+            let news = changed_by_others(heard, &name, None);
             let (faults, seen) = self.faults(watched, news)?;
             let before = watched.faults;
             let dev =
