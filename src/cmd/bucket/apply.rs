@@ -422,16 +422,18 @@ impl Applier<'_> {
             head.actions = vec![Action { op: if is_nft { "nft" } else { "file" }, text }];
         }
         let acts = !self.flags.changing.dry_run;
-        let mut told = false;
+        // Whether something was loaded, and if so, whether the beat told of it.
+        let mut told = None;
         match (&self.store, text) {
             (Store::Nft(_), Some(text)) if acts => {
                 let in_force = seen.with(&next, &outcome.held, lease == Lease::Renewed);
                 let renews_alone = !changes && !seen.is_lapsed();
-                told = self.load(&text, &in_force, lease, |error| match error {
+                let loaded = self.load(&text, &in_force, lease, |error| match error {
                     // The element to renew is gone: the lease ran out since the look.
                     sys::Error::Call { errno: nix::errno::Errno::ENOENT, .. } if renews_alone => lost(vip),
                     error => error.into(),
                 })?;
+                told = Some(loaded);
             }
             (Store::File(origin), _) if changes && acts => backend::keep(origin, &next, &outcome.held)?,
             _ => {}
@@ -443,14 +445,15 @@ impl Applier<'_> {
         let now = if changes && acts { self.need()? } else { seen.clone() };
         let as_ordered = !changes || !acts || now.held == outcome.held;
         head.changed = Some(changes && as_ordered);
-        if changes && acts {
-            if !told || !as_ordered {
-                self.tell(&now)?;
-            }
-            if is_nft {
-                // After the beat: whoever takes over waits for that alone.
-                super::end_connections("bucket apply", &next, &seen.held, &outcome.held);
-            }
+        if changes && acts && (told != Some(true) || !as_ordered) {
+            self.tell(&now)?;
+        } else if told == Some(false) {
+            // A renewal, and somebody changed the rules meanwhile.
+            self.tell_now()?;
+        }
+        if changes && acts && is_nft {
+            // After the beat: whoever takes over waits for that alone.
+            super::end_connections("bucket apply", &next, &seen.held, &outcome.held);
         }
         let mut acted = Acted::new(now.show(), &outcome, how);
         if let (true, true, Store::Nft(nft)) = (self.flags.tickle && acts, as_ordered, &self.store) {
@@ -462,7 +465,7 @@ impl Applier<'_> {
     }
 
     /// Loads a document, and knows from then on what stands. Whether the beat told of it: it does
-    /// where the kernel says itself that it is in force, before nft has ended.
+    /// where the kernel says itself that it is in force, and nobody else changed anything beside it.
     fn load(
         &mut self,
         text: &str,
@@ -611,7 +614,8 @@ fn follow(applier: &mut Applier<'_>, process: &mut Process) -> Result<Exit, Fail
         outcome => outcome,
     };
     if outcome.is_err() && applier.epoch.is_some() {
-        // Plans were followed here. Whatever it was that failed: nothing is held any longer than it must be, and the beat says so.
+        // Plans were followed here. Whatever it was that failed: nothing is held any longer, and the
+        // beat says so, as far as that can be.
         let _ = applier.end(&mut pump.stream);
     }
     let outcome = outcome.and_then(|ended| {
@@ -640,7 +644,9 @@ fn follow_on(
     let mut links = Netlink::monitor()?;
     if let Store::Nft(nft) = &applier.store {
         applier.rules = Some(Monitor::open()?);
-        applier.loader.prepare(nft)?;
+        if !applier.flags.changing.dry_run {
+            applier.loader.prepare(nft)?;
+        }
     }
     let mut feed = Feed::default();
     let stdin = std::io::stdin();

@@ -131,14 +131,14 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         if settled.is_none() && news.iter().any(|news| !matches!(news, Heard::Generation(_))) {
             settled = Some(clock::boot().after(SETTLE));
         }
-        heard.extend(news);
         let changes = links.changes()?;
-        if heard.contains(&Heard::Overrun) || changes.contains(&Change::Overrun) {
+        if news.contains(&Heard::Overrun) || changes.contains(&Change::Overrun) {
             for watched in &watcher.watched {
                 let record = Watch { event: "overrun", dev: None, repaired: None };
                 pump.stream.record(Head::new("bucket.watch").about(watched.vip), &record)?;
             }
         }
+        heard.extend(news);
         if settled.is_none_or(|settled| clock::boot() >= settled) {
             watcher.look(&heard, process, &mut pump.stream)?;
             heard.clear();
