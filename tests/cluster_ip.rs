@@ -172,7 +172,8 @@ impl Cluster {
 
     /// Opens one connection from each client address.
     fn connect(&self) -> Vec<Connection> {
-        self.client.inside(|| (1..=CLIENTS).map(|n| Connection::open(n).unwrap()).collect()).join().unwrap()
+        let opened = self.client.inside(|| (1..=CLIENTS).map(Connection::open).collect::<std::io::Result<_>>());
+        opened.join().unwrap().unwrap_or_else(|error| panic!("a client is not served: {error}\n{}", self.logs()))
     }
 
     /// Power off: the kernel goes silent and every process is gone.

@@ -55,6 +55,11 @@ impl Nft {
         self.print(&[&["list"], what].concat(), object)
     }
 
+    /// Every rule of this host as people read it, without the elements of sets.
+    pub(crate) fn rule_set(&self) -> Result<Option<String>> {
+        self.print(&["-t", "list", "ruleset"], "this host")
+    }
+
     fn print(&self, arguments: &[&str], object: &str) -> Result<Option<String>> {
         let done = process::run(&self.program, arguments, &[], self.deadline)?;
         if done.status.success() {

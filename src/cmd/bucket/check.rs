@@ -251,8 +251,10 @@ fn warn(nft: &Nft, cluster: &Cluster) -> Result<Vec<Warning>, Failure> {
             Some("sysctl -w net.netfilter.nf_conntrack_tcp_timeout_established=432000"),
         );
     }
-    let rules = nft.list_text(&["ruleset"], "this host")?.unwrap_or_default();
-    if rules.lines().any(|line| line.split_whitespace().any(|word| word == "notrack")) {
+    let rules = nft.rule_set()?.unwrap_or_default();
+    let untracks =
+        |line: &str| line.split_whitespace().any(|word| word == "notrack") && !line.contains(cluster::TICKLE);
+    if rules.lines().any(untracks) {
         warn(
             "a rule untracks packets: untracked connections cannot be drained".to_owned(),
             Some("see: nft list ruleset"),

@@ -22,6 +22,9 @@ const FORM: &str = "1";
 pub(crate) const PEERS: &str = "peers";
 const MAX_PEERS: u32 = 65536;
 
+/// A segment of [`crate::wire::tcp::tickle`], and none of a connection but by a chance of 2^-64.
+pub(crate) const TICKLE: &str = "tcp sequence 0 tcp ackseq 0 tcp window 1024";
+
 /// A comment may have 120 bytes (the kernel keeps 128).
 const MAX_COMMENT: usize = 120;
 
@@ -207,6 +210,7 @@ pub(crate) fn tables(cluster: &Cluster, held: &Held) -> Result<Vec<Wanted>, Stri
     let lease = cluster.lease.is_some();
     let mut chains = vec![local(cluster), own(cluster, held)?, out(cluster, held)];
     chains.extend(lease.then(|| last(cluster)));
+    chains.extend(cluster.remember.then(|| quiet(cluster)));
     let mut tables = vec![
         Wanted {
             family: "netdev",
@@ -232,12 +236,12 @@ fn ingress(cluster: &Cluster) -> WantedChain {
     let frame = || Rule::of(format!("ether daddr {mac}")).and(format!("{family} daddr {vip}"));
     let mut rules = vec![frame().and("meta pkttype set host")];
     if cluster.remember {
-        // Here, since whoever lists the table that decides must not list these with it.
-        rules.push(
-            frame()
-                .and("tcp flags ! fin,syn,rst")
-                .and(format!("update @{PEERS} {{ {family} saddr . tcp sport . tcp dport }}")),
-        );
+        // Here, since whoever lists the table that decides must not list these with it. Who closed first
+        // stays for the hour, by its last acknowledgement, and ends that by the reset with which it answers
+        // the first who wakes it.
+        let ends = format!("@{PEERS} {{ {family} saddr . tcp sport . tcp dport }}");
+        rules.push(frame().and("tcp flags fin,rst").and(format!("delete {ends}")));
+        rules.push(frame().and("tcp flags ! fin,syn,rst").and(format!("update {ends}")));
     }
     if vip.is_ipv4() {
         rules.push(Rule::of(format!("ether daddr {mac}")).and("ether type arp").and("meta pkttype set host"));
@@ -343,6 +347,13 @@ fn last(cluster: &Cluster) -> WantedChain {
         .and(counter("refused"))
         .and("drop");
     chain("last", "postrouting", ("110", 110), vec![rule])
+}
+
+/// Segments that wake peers ([`crate::wire::tcp::tickle`]) leave no connection behind: conntrack would take the
+/// peer's next packets for its answers, also once the port was used anew and another node is the owner.
+fn quiet(cluster: &Cluster) -> WantedChain {
+    let rule = Rule::of(format!("{} saddr {}", family(cluster.vip), cluster.vip)).and(TICKLE).and("notrack");
+    chain("quiet", "output", ("raw", -300), vec![rule])
 }
 
 /// ARP with the address as sender tells the cluster MAC; without a lease it tells nothing.

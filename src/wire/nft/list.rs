@@ -143,7 +143,7 @@ fn part(statement: &Json<'_>) -> Option<Part> {
             Some(name) => format!("counter name \"{name}\""),
             None => "counter".to_owned(),
         },
-        "accept" | "drop" => kind.to_owned(),
+        "accept" | "drop" | "notrack" => kind.to_owned(),
         "reject" => match (body.get("type")?.text()?, body.get("expr").and_then(Json::text)) {
             (kind, Some(code)) => format!("reject with {kind} {code}"),
             (kind, None) => format!("reject with {kind}"),
