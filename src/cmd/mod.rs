@@ -4,8 +4,9 @@ pub mod bucket;
 pub mod hash_owner;
 pub mod heartbeat;
 pub mod vip;
+pub mod vrrp;
 
 use crate::cli::Tool;
 
 /// Every command of the family, in the order of the manual.
-pub const TOOLS: &[&Tool] = &[&bucket::TOOL, &hash_owner::TOOL, &heartbeat::TOOL, &vip::TOOL];
+pub const TOOLS: &[&Tool] = &[&bucket::TOOL, &hash_owner::TOOL, &heartbeat::TOOL, &vip::TOOL, &vrrp::TOOL];

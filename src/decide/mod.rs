@@ -6,3 +6,4 @@ pub(crate) mod bucket;
 pub(crate) mod hash_owner;
 pub(crate) mod heartbeat;
 pub(crate) mod vip;
+pub(crate) mod vrrp;

@@ -12,5 +12,6 @@ pub(crate) mod schema;
 pub(crate) mod state;
 pub(crate) mod text;
 pub(crate) mod vip;
+pub(crate) mod vrrp;
 
 pub(crate) use envelope::{Action, Column, ErrorBody, Head};

@@ -5,6 +5,7 @@ use super::{Error, Result, raw};
 use crate::types::link::Link;
 use crate::types::time::Tick;
 use nix::errno::Errno;
+use socket2::{SockFilter, SockRef};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A packet socket bound to one interface and one `EtherType`.
@@ -27,6 +28,27 @@ impl PacketSocket {
     /// Opens it for what the interface lets in by itself, and for nothing more.
     pub(crate) fn open_as_it_is(link: &Link, ethertype: u16) -> Result<Self> {
         Ok(PacketSocket { fd: raw::packet_socket(link.index, &link.name, ethertype)?, dev: link.name.clone() })
+    }
+
+    /// Opens it for frames whose byte at offset `at` is `value`, and lets the kernel drop all others.
+    pub(crate) fn open_for(link: &Link, ethertype: u16, at: usize, value: u8) -> Result<Self> {
+        let fd = raw::packet_socket(link.index, &link.name, ethertype)?;
+        // bpf(4): load a byte, compare it, take the whole frame or nothing of it.
+        let at = u32::try_from(at).unwrap_or(u32::MAX);
+        let program = [
+            SockFilter::new(0x30, 0, 0, at),
+            SockFilter::new(0x15, 0, 1, u32::from(value)),
+            SockFilter::new(0x06, 0, 0, 0x4_0000),
+            SockFilter::new(0x06, 0, 0, 0),
+        ];
+        SockRef::from(&fd)
+            .attach_filter(&program)
+            .map_err(|error| Error::io("filter what comes on", &link.name, &error))?;
+        // Room for what comes while we are not scheduled.
+        if nix::sys::socket::setsockopt(&fd, nix::sys::socket::sockopt::RcvBufForce, &(1 << 20)).is_err() {
+            let _ = nix::sys::socket::setsockopt(&fd, nix::sys::socket::sockopt::RcvBuf, &(1 << 20));
+        }
+        Ok(PacketSocket { fd, dev: link.name.clone() })
     }
 
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {

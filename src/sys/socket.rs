@@ -1,9 +1,10 @@
-//! UDP sockets bound to an address, a port and an interface.
+//! UDP sockets bound to an address, a port and an interface; memberships; raw IP to one host.
 
 use super::{Error, Result, raw};
+use crate::types::link::Link;
 use crate::types::net::Endpoint;
 use nix::errno::Errno;
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, SockFilter, Socket, Type};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -140,4 +141,68 @@ fn open(endpoint: &Endpoint, default_port: u16, doing: &'static str) -> Result<(
         socket.bind_device(Some(dev.as_bytes())).map_err(failed)?;
     }
     Ok((socket, address))
+}
+
+/// A multicast group that this host belongs to on one interface, for as long as the value lives.
+#[derive(Debug)]
+pub(crate) struct Group(#[expect(dead_code, reason = "held, not read")] Socket);
+
+impl Group {
+    pub(crate) fn join(group: IpAddr, link: &Link) -> Result<Self> {
+        let failed = |error: std::io::Error| Error::io(format!("join {group} on"), &link.name, &error);
+        let domain = if group.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
+        let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP)).map_err(failed)?;
+        match group {
+            IpAddr::V4(group) => {
+                socket.join_multicast_v4_n(&group, &socket2::InterfaceIndexOrAddress::Index(link.index))
+            }
+            IpAddr::V6(group) => socket.join_multicast_v6(&group, link.index),
+        }
+        .map_err(failed)?;
+        Ok(Group(socket))
+    }
+}
+
+/// Sends packets of one IP protocol to single hosts, with TTL 255.
+#[derive(Debug)]
+pub(crate) struct RawIp {
+    socket: Socket,
+    ifindex: u32,
+}
+
+impl RawIp {
+    /// Opens it on one interface. What comes is dropped by the kernel; that the socket is there keeps
+    /// it from answering "protocol unreachable".
+    pub(crate) fn open(source: IpAddr, protocol: u8, link: &Link) -> Result<Self> {
+        let failed = |error: std::io::Error| Error::io("open a raw socket on", &link.name, &error);
+        let domain = if source.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
+        let socket = Socket::new(domain, Type::RAW, Some(Protocol::from(i32::from(protocol)))).map_err(failed)?;
+        socket.attach_filter(&[SockFilter::new(0x06, 0, 0, 0)]).map_err(failed)?;
+        socket.set_nonblocking(true).map_err(failed)?;
+        socket.bind_device(Some(link.name.as_bytes())).map_err(failed)?;
+        if source.is_ipv4() { socket.set_ttl_v4(255) } else { socket.set_unicast_hops_v6(255) }.map_err(failed)?;
+        socket.bind(&place(source, link.index)).map_err(failed)?;
+        Ok(RawIp { socket, ifindex: link.index })
+    }
+
+    /// Sends the payload of one packet.
+    pub(crate) fn send(&self, to: IpAddr, bytes: &[u8]) -> std::result::Result<(), Errno> {
+        loop {
+            match self.socket.send_to(bytes, &place(to, self.ifindex)) {
+                Ok(_) => return Ok(()),
+                Err(error) => match Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)) {
+                    Errno::EINTR => {}
+                    errno => return Err(errno),
+                },
+            }
+        }
+    }
+}
+
+/// An address without port; a link-local one means something on one interface only.
+fn place(addr: IpAddr, ifindex: u32) -> SockAddr {
+    match addr {
+        IpAddr::V4(addr) => SocketAddr::from((addr, 0)).into(),
+        IpAddr::V6(addr) => SocketAddrV6::new(addr, 0, 0, ifindex).into(),
+    }
 }

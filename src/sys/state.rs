@@ -84,7 +84,8 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     })
 }
 
-fn make_folder(folder: &Path) -> Result<()> {
+/// Makes a folder that is not there yet.
+pub(crate) fn make_folder(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).map_err(|error| Error::io("make the folder", folder.display().to_string(), &error))
 }
 
@@ -204,12 +205,17 @@ pub(crate) fn file_name(subject: &str) -> String {
     if name.starts_with('.') { name.replacen('.', "_", 1) } else { name }
 }
 
+/// The standby file of one subject.
+pub(crate) fn standby_file(subject: &str) -> PathBuf {
+    folder().join(format!("standby.{}", file_name(subject)))
+}
+
 /// Reads the standby files that hold for `subject`: the node's own first, then the subject's.
 ///
 /// `named` is `--standby FILE`, which replaces the node's default.
 pub(crate) fn standby(named: Option<&Path>, subject: Option<&str>) -> Result<Option<Standby>> {
     let node = named.map_or_else(|| folder().join("standby"), Path::to_path_buf);
-    let own = subject.map(|subject| folder().join(format!("standby.{}", file_name(subject))));
+    let own = subject.map(standby_file);
     for path in std::iter::once(node).chain(own) {
         if let Some(text) = read(&path)? {
             return Ok(Some(Standby { reason: String::from_utf8_lossy(&text).trim().chars().take(200).collect() }));

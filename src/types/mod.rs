@@ -9,3 +9,4 @@ pub(crate) mod net;
 pub(crate) mod node;
 pub(crate) mod status;
 pub(crate) mod time;
+pub(crate) mod vrrp;

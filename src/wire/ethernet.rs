@@ -2,6 +2,7 @@
 
 use crate::types::net::Mac;
 
+pub(crate) const IPV4: u16 = 0x0800;
 pub(crate) const ARP: u16 = 0x0806;
 pub(crate) const IPV6: u16 = 0x86dd;
 pub(crate) const HEADER: usize = 14;

@@ -10,3 +10,4 @@ pub(crate) mod ndp;
 pub(crate) mod nft;
 pub(crate) mod probe;
 pub(crate) mod tcp;
+pub(crate) mod vrrp;

@@ -287,6 +287,11 @@ impl Running {
         records(text.rsplit_once('\n').map_or("", |(whole, _)| whole))
     }
 
+    /// What it has printed, as it stands.
+    pub(crate) fn text(&self) -> String {
+        fs::read_to_string(&self.out).unwrap()
+    }
+
     pub(crate) fn feed(&mut self, lines: &str) {
         self.child.stdin.as_mut().unwrap().write_all(lines.as_bytes()).unwrap();
     }
@@ -406,4 +411,84 @@ fn in_shell(ns: &str, line: &str) -> Output {
         .stdin(Stdio::null())
         .output()
         .unwrap()
+}
+
+/// A keepalived in the foreground on a host, with a configuration, pid and log files of its own.
+pub(crate) struct Keepalived {
+    child: Child,
+    folder: PathBuf,
+}
+
+impl Keepalived {
+    /// Starts it with this body of its one `vrrp_instance` on eth0, VRID 51.
+    pub(crate) fn start(host: &Host, version: u8, body: &str) -> Keepalived {
+        let folder = host.folder.join(format!("keepalived-{}", LABS.fetch_add(1, Ordering::Relaxed)));
+        fs::create_dir_all(&folder).unwrap();
+        let file = |name: &str| folder.join(name).display().to_string();
+        let config = format!(
+            "global_defs {{\n router_id {}\n vrrp_version {version}\n}}\nvrrp_instance vip {{\n state BACKUP\n \
+             interface eth0\n virtual_router_id 51\n {body}\n}}\n",
+            host.name
+        );
+        fs::write(file("keepalived.conf"), config).unwrap();
+        let log = File::create(file("log")).unwrap();
+        let child = Command::new("nsenter")
+            .arg(format!("--net=/run/netns/{}", host.ns))
+            .args(["keepalived", "--dont-fork", "--log-console", "--log-detail", "--vrrp"])
+            .args(["--use-file", &file("keepalived.conf")])
+            .args(["--pid", &file("pid"), "--vrrp_pid", &file("vrrp.pid")])
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        Keepalived { child, folder }
+    }
+
+    /// What it logged.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap()
+    }
+
+    /// Asks it to end, which makes a master resign.
+    pub(crate) fn resign(&self) {
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.child.id()).unwrap());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    }
+
+    /// Stops or continues its processes, the parent and the one that speaks VRRP.
+    pub(crate) fn signal(&self, signal: nix::sys::signal::Signal) {
+        let worker = fs::read_to_string(self.folder.join("vrrp.pid")).unwrap();
+        for pid in [i32::try_from(self.child.id()).unwrap(), worker.trim().parse().unwrap()] {
+            nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).unwrap();
+        }
+    }
+}
+
+impl Drop for Keepalived {
+    fn drop(&mut self) {
+        // The parent ends its worker when it is asked, and not when it is killed.
+        self.signal_quietly(nix::sys::signal::Signal::SIGCONT);
+        self.signal_quietly(nix::sys::signal::Signal::SIGTERM);
+        let end = Instant::now() + Duration::from_secs(5);
+        while Instant::now() < end && self.child.try_wait().is_ok_and(|status| status.is_none()) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.signal_quietly(nix::sys::signal::Signal::SIGKILL);
+        let _ = self.child.wait();
+    }
+}
+
+impl Keepalived {
+    fn signal_quietly(&mut self, signal: nix::sys::signal::Signal) {
+        // Once it was waited for, its number may be another's.
+        if self.child.try_wait().is_ok_and(|status| status.is_some()) {
+            return;
+        }
+        let worker = fs::read_to_string(self.folder.join("vrrp.pid")).ok().and_then(|pid| pid.trim().parse().ok());
+        for pid in worker.into_iter().chain(i32::try_from(self.child.id())) {
+            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal);
+        }
+    }
 }
