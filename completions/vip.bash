@@ -19,6 +19,9 @@ _vip() {
             vip,add)
                 cmd="vip__subcmd__add"
                 ;;
+            vip,apply)
+                cmd="vip__subcmd__apply"
+                ;;
             vip,arp)
                 cmd="vip__subcmd__arp"
                 ;;
@@ -50,7 +53,7 @@ _vip() {
 
     case "${cmd}" in
         vip)
-            opts="-h -V --help --version show add del arp who dad peers tickle watch"
+            opts="-h -V --help --version show add del arp who dad peers tickle apply watch"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -91,6 +94,56 @@ _vip() {
                     return 0
                     ;;
                 --vmac)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --node)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        vip__subcmd__apply)
+            opts="-t -h -V --follow --on-eof --for --dev --only --vmac --lifetime --announce --refresh --kill-connections --dry-run --explain --table --schema --node --timeout --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --on-eof)
+                    COMPREPLY=($(compgen -W "release keep" -- "${cur}"))
+                    return 0
+                    ;;
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dev)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --only)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --lifetime)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --announce)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --refresh)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -34,6 +34,7 @@ complete -c vip -n "__fish_vip_needs_command" -f -a "who" -d 'Ask the wire who h
 complete -c vip -n "__fish_vip_needs_command" -f -a "dad" -d 'Look for duplicates of an address without claiming it'
 complete -c vip -n "__fish_vip_needs_command" -f -a "peers" -d 'List the TCP peers that are connected to an address'
 complete -c vip -n "__fish_vip_needs_command" -f -a "tickle" -d 'After a take-over, make each TCP peer notice at once'
+complete -c vip -n "__fish_vip_needs_command" -f -a "apply" -d 'Make the kernel agree with the elections on standard input: carry and announce what is mine'
 complete -c vip -n "__fish_vip_needs_command" -f -a "watch" -d 'Report changes of links and addresses as they happen'
 complete -c vip -n "__fish_vip_using_subcommand show" -l dev -d 'Only on this interface' -r
 complete -c vip -n "__fish_vip_using_subcommand show" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
@@ -122,6 +123,25 @@ complete -c vip -n "__fish_vip_using_subcommand tickle" -s t -l table -d 'Print 
 complete -c vip -n "__fish_vip_using_subcommand tickle" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
 complete -c vip -n "__fish_vip_using_subcommand tickle" -s h -l help -d 'Print help'
 complete -c vip -n "__fish_vip_using_subcommand tickle" -s V -l version -d 'Print version'
+complete -c vip -n "__fish_vip_using_subcommand apply" -l on-eof -d 'What the end of input means with --follow' -r -f -a "release\t'Give every address back'
+keep\t'Leave what stands'"
+complete -c vip -n "__fish_vip_using_subcommand apply" -l for -d 'End after D, leaving what stands' -r
+complete -c vip -n "__fish_vip_using_subcommand apply" -l dev -d 'The interface, where an election names none [default: the one whose network fits]' -r
+complete -c vip -n "__fish_vip_using_subcommand apply" -l only -d 'These addresses alone; others of ours are taken away' -r
+complete -c vip -n "__fish_vip_using_subcommand apply" -l lifetime -d 'The kernel itself removes an address that was not elected again for D: whole seconds, at least 2; with --follow, silence of the input for D gives everything back' -r
+complete -c vip -n "__fish_vip_using_subcommand apply" -l announce -d 'Announce a gained address N times at once, and as often again 5 s later' -r
+complete -c vip -n "__fish_vip_using_subcommand apply" -l refresh -d 'Announce what is carried again every D' -r
+complete -c vip -n "__fish_vip_using_subcommand apply" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
+complete -c vip -n "__fish_vip_using_subcommand apply" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
+complete -c vip -n "__fish_vip_using_subcommand apply" -l follow -d 'Go on; when the input ends, give everything back'
+complete -c vip -n "__fish_vip_using_subcommand apply" -l vmac -d 'Put an address on an interface of its own with the virtual MAC of its election\'s VRID'
+complete -c vip -n "__fish_vip_using_subcommand apply" -l kill-connections -d 'End the TCP connections of an address that is given up: both ends learn it at once'
+complete -c vip -n "__fish_vip_using_subcommand apply" -l dry-run -d 'Print the exact changes as records and make none'
+complete -c vip -n "__fish_vip_using_subcommand apply" -l explain -d 'Print the exact changes in the records of a real run too'
+complete -c vip -n "__fish_vip_using_subcommand apply" -s t -l table -d 'Print a table for a person instead of JSON'
+complete -c vip -n "__fish_vip_using_subcommand apply" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
+complete -c vip -n "__fish_vip_using_subcommand apply" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c vip -n "__fish_vip_using_subcommand apply" -s V -l version -d 'Print version'
 complete -c vip -n "__fish_vip_using_subcommand watch" -l dev -d 'Only this interface' -r
 complete -c vip -n "__fish_vip_using_subcommand watch" -l for -d 'End after D' -r
 complete -c vip -n "__fish_vip_using_subcommand watch" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r

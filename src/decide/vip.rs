@@ -3,6 +3,8 @@
 use crate::types::draw::Draw;
 use crate::types::link::{Address, AddressFlags, Link};
 use crate::types::net::Prefix;
+use crate::types::time::Tick;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// Why no single interface can be named.
@@ -125,6 +127,49 @@ pub(crate) fn would_be_primary(addresses: &[Address], wanted: &Address) -> bool 
                 && !other.flags.has(AddressFlags::SECONDARY)
                 && other.prefix.contains(wanted.prefix.addr)
         })
+}
+
+/// What an election says of one address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Order {
+    pub(crate) vip: Prefix,
+    /// The interface, where the election names it.
+    pub(crate) dev: Option<String>,
+    pub(crate) vrid: Option<u8>,
+    pub(crate) mine: bool,
+    /// Undecided: what stands is left.
+    pub(crate) held: bool,
+    /// The master's own address.
+    pub(crate) master: Option<IpAddr>,
+    /// The same said again.
+    pub(crate) renewal: bool,
+    /// When it must have been said again.
+    pub(crate) until: Option<Tick>,
+    pub(crate) why: Option<String>,
+}
+
+/// What a node does with an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Carries it and answers for it.
+    Serve,
+    /// Does not carry it.
+    Leave,
+}
+
+impl Order {
+    /// What is to be done; `None`: nothing, what stands is left.
+    ///
+    /// An election that was not said again in time makes nobody master: whoever made it is frozen.
+    pub(crate) fn role(&self, now: Tick) -> Option<Role> {
+        let expired = self.until.is_some_and(|until| now >= until);
+        match (self.mine, self.held) {
+            (true, _) if expired => Some(Role::Leave),
+            (_, true) => None,
+            (true, false) => Some(Role::Serve),
+            (false, false) => Some(Role::Leave),
+        }
+    }
 }
 
 /// How thoroughly duplicates are looked for.

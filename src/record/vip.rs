@@ -1,10 +1,15 @@
 //! Records of `vip`.
 
-use super::envelope::{Column, column};
+use super::envelope::{Column, column, is_false};
+use super::line::Line;
+use crate::decide::vip::Order;
 use crate::types::link::{Address, AddressFlags, Link};
-use crate::types::net::Mac;
+use crate::types::net::{Mac, Prefix, width};
+use crate::types::time::Tick;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
 
 /// One address as the kernel has it.
 #[derive(Clone, Debug, Serialize)]
@@ -78,6 +83,79 @@ pub(crate) struct Acted {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(test, schemars(default))]
     pub(crate) holders: Vec<String>,
+}
+
+/// What `apply` prints of an address: as read back, and what was done about it.
+#[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Applied {
+    #[serde(flatten)]
+    pub(crate) show: Option<Show>,
+    /// serve or leave: what this node does with the address now
+    pub(crate) role: &'static str,
+    /// Everything that is gone from the interface, as ADDR/LEN
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(test, schemars(default))]
+    pub(crate) removed: Vec<String>,
+    /// Frames that told the neighbours
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) announced: Option<u64>,
+    /// Other MACs that claim the address on the wire
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(test, schemars(default))]
+    pub(crate) contested_by: Vec<String>,
+    /// Somebody else had taken it away, and it was put back
+    #[serde(skip_serializing_if = "is_false")]
+    #[cfg_attr(test, schemars(default))]
+    pub(crate) repaired: bool,
+    /// TCP connections that were ended
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) connections_killed: Option<u64>,
+    /// Settings that were changed for it
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(test, schemars(default))]
+    pub(crate) sysctls: BTreeMap<String, String>,
+    /// Why, as the election has it
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) why: Option<String>,
+}
+
+/// Reads an election: a record of an address that says whether it is `mine`.
+///
+/// # Errors
+/// No record, or an election that is none.
+pub(crate) fn read_order(line: &str, now: Tick) -> Result<Option<Order>, String> {
+    let line = Line::parse(line)?;
+    let Some(mine) = line.get::<bool>("mine")? else { return Ok(None) };
+    // vip.show and vip.address have the word too, and order nothing.
+    let kind: Option<String> = line.get("kind")?;
+    if kind.is_some_and(|kind| kind != "vip.elect" && kind != "vrrp.run") {
+        return Ok(None);
+    }
+    let Some(subject) = line.get::<String>("subject")? else { return Ok(None) };
+    let addr = subject.split('%').next().unwrap_or_default();
+    let addr: IpAddr = addr.parse().map_err(|_| format!("'subject': '{subject}' is no address"))?;
+    let len = line.get::<u8>("prefix_len")?.unwrap_or(width(addr));
+    if len > width(addr) {
+        return Err(format!("'prefix_len': {len} is more than {addr} has"));
+    }
+    let ms = |key: &str| -> Result<Option<Duration>, String> {
+        let ms = line.get::<f64>(key)?;
+        Ok(ms.map(|ms| Duration::try_from_secs_f64(ms / 1000.0).unwrap_or_default()))
+    };
+    let received = ms("received_ms")?.map_or(now, |at| Tick(at).min(now));
+    let held = line.get::<bool>("held")?.unwrap_or(false);
+    Ok(Some(Order {
+        vip: Prefix { addr, len },
+        dev: line.get("dev")?,
+        vrid: line.get("vrid")?,
+        mine,
+        held,
+        master: line.parsed("master_addr")?,
+        renewal: line.get::<bool>("renewal")?.unwrap_or(false),
+        until: ms("valid_for_ms")?.map(|valid| received.after(valid)),
+        why: line.get("why")?,
+    }))
 }
 
 /// What `del` prints: the address as it was, where it was there, and all that is gone.
@@ -193,7 +271,7 @@ pub(crate) struct Tickled {
 /// The subject of a record about an address; link-local ones name their interface.
 pub(crate) fn subject(address: &Address, link: &Link) -> String {
     match address.prefix.addr {
-        std::net::IpAddr::V6(addr) if addr.is_unicast_link_local() => format!("{addr}%{}", link.name),
+        IpAddr::V6(addr) if addr.is_unicast_link_local() => format!("{addr}%{}", link.name),
         addr => addr.to_string(),
     }
 }
@@ -226,6 +304,16 @@ pub(crate) const ACTED_COLUMNS: &[Column] = &[
     column("usable", "USABLE"),
     column("valid_s", "VALID_S"),
     column("removed", "REMOVED"),
+];
+
+pub(crate) const APPLIED_COLUMNS: &[Column] = &[
+    column("subject", "VIP"),
+    column("role", "ROLE"),
+    column("changed", "CHANGED"),
+    column("dev", "DEV"),
+    column("announced", "ANNOUNCED"),
+    column("contested_by", "CONTESTED_BY"),
+    column("why", "WHY"),
 ];
 
 pub(crate) const WATCH_COLUMNS: &[Column] = &[
@@ -266,6 +354,7 @@ pub(crate) const PEER_SCHEMA: (&str, &str) = ("vip.peer", include_str!("schema/v
 pub(crate) const TICKLE_SCHEMA: (&str, &str) = ("vip.tickle", include_str!("schema/vip.tickle.json"));
 pub(crate) const SHOW_SCHEMA: (&str, &str) = ("vip.show", include_str!("schema/vip.show.json"));
 pub(crate) const ADD_SCHEMA: (&str, &str) = ("vip.add", include_str!("schema/vip.add.json"));
+pub(crate) const APPLY_SCHEMA: (&str, &str) = ("vip.apply", include_str!("schema/vip.apply.json"));
 pub(crate) const DEL_SCHEMA: (&str, &str) = ("vip.del", include_str!("schema/vip.del.json"));
 
 #[cfg(test)]
@@ -283,6 +372,7 @@ mod tests {
         check::<Announced>("vip.arp", "What was announced about an address");
         check::<Peer>("vip.peer", "A TCP connection to an address");
         check::<Tickled>("vip.tickle", "A TCP peer that was made to notice");
+        check::<Applied>("vip.apply", "What was done about an address that an election names");
         check::<Deleted>("vip.del", "An address that was taken away, as it was before");
     }
 

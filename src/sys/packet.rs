@@ -30,12 +30,30 @@ impl PacketSocket {
         Ok(PacketSocket { fd: raw::packet_socket(link.index, &link.name, ethertype)?, dev: link.name.clone() })
     }
 
-    /// Opens it for frames whose byte at offset `at` is `value`, and lets the kernel drop all others.
+    /// Opens it for frames whose byte at offset `at` is `value`; the kernel drops all others.
     pub(crate) fn open_for(link: &Link, ethertype: u16, at: usize, value: u8) -> Result<Self> {
-        let fd = raw::packet_socket(link.index, &link.name, ethertype)?;
-        // bpf(4): load a byte, compare it, take the whole frame or nothing of it.
+        Self::filtered(link, ethertype, ethertype, at, value)
+    }
+
+    /// The same, and heard before interfaces that stand on this one take frames for themselves.
+    ///
+    /// A private macvlan takes every frame that comes from its own MAC, which is what another virtual
+    /// router's are.
+    pub(crate) fn tap_for(link: &Link, ethertype: u16, at: usize, value: u8) -> Result<Self> {
+        const EVERYTHING: u16 = 0x0003; // ETH_P_ALL
+        let socket = Self::filtered(link, EVERYTHING, ethertype, at, value)?;
+        // Before Linux 4.20 a tap hears what we send ourselves, which whoever reads it leaves alone.
+        let _ = raw::ignore_outgoing(socket.as_fd());
+        Ok(socket)
+    }
+
+    fn filtered(link: &Link, bound: u16, ethertype: u16, at: usize, value: u8) -> Result<Self> {
+        let fd = raw::packet_socket(link.index, &link.name, bound)?;
+        // bpf(4): load the EtherType, compare it, load the byte, compare it; the whole frame or nothing.
         let at = u32::try_from(at).unwrap_or(u32::MAX);
         let program = [
+            SockFilter::new(0x28, 0, 0, 12),
+            SockFilter::new(0x15, 0, 3, u32::from(ethertype)),
             SockFilter::new(0x30, 0, 0, at),
             SockFilter::new(0x15, 0, 1, u32::from(value)),
             SockFilter::new(0x06, 0, 0, 0x4_0000),

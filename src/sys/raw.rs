@@ -364,3 +364,19 @@ pub(crate) fn hear_all_groups(socket: BorrowedFd<'_>, ifindex: u32) -> std::resu
     };
     Errno::result(done).map(drop)
 }
+
+/// Has a packet socket not hear what this host sends (packet(7), `PACKET_IGNORE_OUTGOING`).
+pub(crate) fn ignore_outgoing(socket: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
+    let on: libc::c_int = 1;
+    // SAFETY: the pointer and the length describe one int, which is only read.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_IGNORE_OUTGOING,
+            (&raw const on).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    Errno::result(done).map(drop)
+}

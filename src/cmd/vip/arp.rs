@@ -12,6 +12,7 @@ use crate::sys::{self, clock, sysctl};
 use crate::types::link::Link;
 use crate::types::net::{Mac, Prefix};
 use crate::types::time::{Span, Tick};
+use crate::types::vrrp;
 use crate::wire::arp::{self, Form};
 use crate::wire::ndp;
 use clap::{ArgMatches, Args, ValueEnum};
@@ -75,7 +76,7 @@ struct Flags {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Forms {
+pub(super) enum Forms {
     /// A question from and for the address itself (RFC 5227)
     Request,
     /// An answer that nobody asked for
@@ -86,17 +87,17 @@ enum Forms {
 
 /// What is announced of an address, and to whom.
 #[derive(Clone, Copy, Debug)]
-struct How {
-    mac: Option<Mac>,
-    vmac: Option<u8>,
-    target: Option<IpAddr>,
-    form: Forms,
+pub(super) struct How {
+    pub(super) mac: Option<Mac>,
+    pub(super) vmac: Option<u8>,
+    pub(super) target: Option<IpAddr>,
+    pub(super) form: Forms,
 }
 
 /// One address and its frames.
-struct Item {
+pub(super) struct Item {
     addr: IpAddr,
-    frames: Vec<Vec<u8>>,
+    pub(super) frames: Vec<Vec<u8>>,
     forms: Vec<&'static str>,
     mac: Mac,
 }
@@ -148,7 +149,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     }
 }
 
-fn item(how: How, present: &mut Present, link: &Link, addr: IpAddr) -> Result<Item, Failure> {
+pub(super) fn item(how: How, present: &mut Present, link: &Link, addr: IpAddr) -> Result<Item, Failure> {
     let Some(device) = link.mac else {
         let sentence =
             format!("cannot announce {addr} on {}: the link has no MAC addresses (name another: --dev DEV)", link.name);
@@ -156,7 +157,7 @@ fn item(how: How, present: &mut Present, link: &Link, addr: IpAddr) -> Result<It
     };
     let mac = match (how.mac, how.vmac) {
         (Some(mac), _) => mac,
-        (None, Some(vrid)) => Mac([0, 0, 0x5e, 0, if addr.is_ipv4() { 1 } else { 2 }, vrid]),
+        (None, Some(vrid)) => vrrp::mac(vrid, addr.is_ipv6()),
         (None, None) => device,
     };
     let neighbour = how.target.map(|target| neighbour(present, link, target)).transpose()?;

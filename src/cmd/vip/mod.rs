@@ -1,10 +1,12 @@
 //! `vip`: virtual addresses, seen, added and taken away by netlink.
 
 mod add;
+mod apply;
 mod arp;
 mod ask;
 mod del;
 mod show;
+mod speaker;
 mod tickle;
 mod vmac;
 mod watch;
@@ -31,6 +33,7 @@ pub const TOOL: Tool = Tool {
         who::DAD,
         tickle::PEERS,
         tickle::TICKLE,
+        apply::VERB,
         watch::VERB,
     ]),
 };

@@ -7,12 +7,12 @@ use crate::record::state::{self, Origin, Read};
 use crate::sys::netlink::Refusal;
 use crate::sys::{self, clock, sysctl};
 use crate::types::link::Link;
-use crate::types::net::Mac;
+use crate::types::vrrp;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Settings as they are wanted, and as they were.
-type Settings = BTreeMap<String, String>;
+pub(super) type Settings = BTreeMap<String, String>;
 
 /// The name of a virtual router's interface; one each family, since the MACs differ.
 pub(super) fn name(vrid: u8, ipv6: bool) -> String {
@@ -23,11 +23,6 @@ pub(super) fn name(vrid: u8, ipv6: bool) -> String {
 pub(super) fn is_ours(link: &Link) -> bool {
     let vrid = link.name.strip_prefix("vrrp4.").or_else(|| link.name.strip_prefix("vrrp6."));
     link.kind.as_deref() == Some("macvlan") && vrid.is_some_and(|vrid| vrid.parse::<u8>().is_ok())
-}
-
-/// 00:00:5e:00:01:VRID, or 02 for IPv6 (RFC 9568 §7.3).
-pub(super) fn mac(vrid: u8, ipv6: bool) -> Mac {
-    Mac([0, 0, 0x5e, 0, if ipv6 { 2 } else { 1 }, vrid])
 }
 
 /// What `ensure` did or would do.
@@ -49,7 +44,7 @@ pub(super) fn ensure(
     node: &str,
     dry_run: bool,
 ) -> Result<Made, Failure> {
-    let (name, mac) = (name(vrid, ipv6), mac(vrid, ipv6));
+    let (name, mac) = (name(vrid, ipv6), vrrp::mac(vrid, ipv6));
     let doing = format!("make {name} on");
     let found = present.links.iter().find(|link| link.name == name).cloned();
     if let Some(found) = &found

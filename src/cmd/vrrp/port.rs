@@ -42,7 +42,7 @@ impl Port {
         // The protocol's number in the IPv4 header, and the next header in the IPv6 one.
         let (ethertype, at) =
             if ipv6 { (ethernet::IPV6, ethernet::HEADER + 6) } else { (ethernet::IPV4, ethernet::HEADER + 9) };
-        let packets = PacketSocket::open_for(&link, ethertype, at, PROTOCOL)?;
+        let packets = PacketSocket::tap_for(&link, ethertype, at, PROTOCOL)?;
         let group = if ipv6 { IpAddr::from(vrrp::GROUP_V6) } else { IpAddr::from(vrrp::GROUP_V4) };
         let group = Group::join(group, &link)?;
         Ok(Port {

@@ -15,7 +15,7 @@ use crate::sys::netlink::{Change, Netlink};
 use crate::sys::privilege::{self, Capability};
 use crate::sys::watch::Watch;
 use crate::types::node::Standby;
-use crate::types::time::{Span, Tick};
+use crate::types::time::{Span, Tick, millis};
 use crate::types::vrrp::Version;
 use crate::wire::vrrp::{Advert, Fault, Found, Heard, Sum};
 use clap::{ArgMatches, Args};
@@ -67,7 +67,8 @@ struct Flags {
     #[arg(long, value_name = "-", value_parser = ["-"])]
     track: Option<String>,
 
-    /// Repeat each state every D, so that whoever acts on it knows that this runs
+    /// Repeat each state every D; it holds for three times as long, so that whoever acts on it
+    /// notices when this does not run
     #[arg(long, value_name = "D", default_value = "1s")]
     renew: Span,
 
@@ -509,6 +510,8 @@ impl<'a> Runner<'a> {
         for vip in &spec.vips {
             let mut head = Head::new("vrrp.run").about(vip.addr);
             head.renewal = told == Told::Renewal;
+            // Whoever acts on it need not wait for a word that never comes.
+            head.valid_for_ms = Some(millis(self.flags.renew.0 * 3));
             head.standby = self.standby[at].as_ref().map(|standby| standby.reason.clone());
             let body = Run::new(router, *vip, &spec.dev, spec.vrid, told, self.lag);
             self.pump.stream.record(head, &body)?;

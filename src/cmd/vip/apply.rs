@@ -1,0 +1,812 @@
+//! `vip apply`: make the kernel agree with an election.
+
+use super::speaker::Speaker;
+use super::{Present, no_link, vmac};
+use crate::cli::args::{self, Changing, flags};
+use crate::cli::input::{Complaints, Feed, Got, Lines};
+use crate::cli::stream::{Pump, Woken};
+use crate::cli::{Exit, Failure, Process, Verb};
+use crate::decide::vip::{self, AddStep, Order, Role};
+use crate::record::vip::{APPLIED_COLUMNS, APPLY_SCHEMA, Applied, Show, read_order, subject};
+use crate::record::{Action, Head};
+use crate::sys;
+use crate::sys::clock::{self, Deadline};
+use crate::sys::diag;
+use crate::sys::netlink::{self, AddressRequest, Change, Netlink};
+use crate::sys::privilege::{self, Capability};
+use crate::sys::state::Lock;
+use crate::types::link::{Address, AddressFlags, Link};
+use crate::types::net::Mac;
+use crate::types::time::{Span, Tick};
+use clap::{ArgMatches, Args, ValueEnum};
+use nix::errno::Errno;
+use nix::sys::signal::Signal;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+pub(super) const VERB: Verb = Verb {
+    name: "apply",
+    about: "Make the kernel agree with the elections on standard input: carry and announce what is mine",
+    examples: "vrrp run --dev eth0 --vrid 51 --vip 192.0.2.10/24 | vip apply --follow\n\
+               vip elect ... < nodes.jsonl | vip apply                         once, from cron\n\
+               vrrp run ... | vip apply --follow | while read -r line; do ...  a hook, in order, after the act\n\
+               vip apply --dry-run < elections.jsonl                           what would be changed?",
+    args: flags::<Flags>,
+    schemas: &[APPLY_SCHEMA],
+    columns: APPLIED_COLUMNS,
+    run,
+};
+
+#[derive(Args, Debug)]
+struct Flags {
+    /// Go on; when the input ends, give everything back
+    #[arg(long)]
+    follow: bool,
+
+    /// What the end of input means with --follow
+    #[arg(long, value_name = "WHAT", default_value = "release")]
+    on_eof: OnEof,
+
+    /// End after D, leaving what stands
+    #[arg(long = "for", value_name = "D", requires = "follow")]
+    duration: Option<Span>,
+
+    /// The interface, where an election names none [default: the one whose network fits]
+    #[arg(long, value_name = "DEV")]
+    dev: Option<String>,
+
+    /// These addresses alone; others of ours are taken away
+    #[arg(long, value_name = "ADDR,...", value_delimiter = ',')]
+    only: Option<Vec<IpAddr>>,
+
+    /// Put an address on an interface of its own with the virtual MAC of its election's VRID
+    #[arg(long)]
+    vmac: bool,
+
+    /// The kernel itself removes an address that was not elected again for D: whole seconds, at least 2;
+    /// with --follow, silence of the input for D gives everything back
+    #[arg(long, value_name = "D")]
+    lifetime: Option<Span>,
+
+    /// Announce a gained address N times at once, and as often again 5 s later
+    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u16).range(0..=100))]
+    announce: u16,
+
+    /// Announce what is carried again every D
+    #[arg(long, value_name = "D", requires = "follow")]
+    refresh: Option<Span>,
+
+    /// End the TCP connections of an address that is given up: both ends learn it at once
+    #[arg(long)]
+    kill_connections: bool,
+
+    #[command(flatten)]
+    changing: Changing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OnEof {
+    /// Give every address back
+    Release,
+    /// Leave what stands
+    Keep,
+}
+
+/// How long one step may take.
+const STEP: Duration = Duration::from_secs(5);
+/// How long an announcement may wait for a full queue.
+const SEND: Duration = Duration::from_millis(20);
+/// When a gained address is announced again, as keepalived does.
+const AGAIN: Duration = Duration::from_secs(5);
+/// When the wire is asked who else has a gained address, and an announcement that failed is tried again.
+const ASK: Duration = Duration::from_millis(200);
+/// Another's claim is answered at most this often: two that defend would keep each other busy.
+const DEFEND: Duration = Duration::from_secs(1);
+/// Repairs in this time that are worth a word about who prunes.
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
+    let flags: Flags = args::read(matches)?;
+    if let Some(Span(lifetime)) = flags.lifetime
+        && (lifetime.subsec_nanos() != 0 || !(2..u64::from(u32::MAX)).contains(&lifetime.as_secs()))
+    {
+        return Err(Failure::usage("--lifetime takes whole seconds, at least 2s: the kernel counts in seconds"));
+    }
+    if flags.refresh.is_some_and(|refresh| refresh.0.is_zero()) {
+        return Err(Failure::usage("--refresh must be above 0s"));
+    }
+    if flags.follow && flags.changing.dry_run {
+        return Err(Failure::usage("--dry-run tells what one step would change: leave out --follow"));
+    }
+    if !flags.changing.dry_run {
+        let object = flags.dev.as_deref().unwrap_or("an interface");
+        privilege::need(Capability::NetAdmin, "apply elections to", object)?;
+        privilege::need(Capability::NetRaw, "announce on", object)?;
+    }
+    let mut applier = Applier {
+        flags: &flags,
+        node: process.node.clone(),
+        present: Present::look()?,
+        held: BTreeMap::new(),
+        named: BTreeSet::new(),
+        speakers: Vec::new(),
+    };
+    if flags.follow { follow(&mut applier, process) } else { once(&mut applier, process) }
+}
+
+/// An address that is carried.
+struct Holding {
+    order: Order,
+    address: Address,
+    /// When it is announced, and how often.
+    bursts: Vec<(Tick, usize)>,
+    /// When the wire is asked who else has it.
+    asks: Option<Tick>,
+    /// Others that claim it.
+    contested: BTreeSet<Mac>,
+    defended: Option<Tick>,
+    repairs: Vec<Tick>,
+}
+
+/// What became of one address.
+struct Done {
+    addr: IpAddr,
+    head: Head,
+    applied: Applied,
+    failure: Option<Failure>,
+}
+
+struct Applier<'a> {
+    flags: &'a Flags,
+    node: String,
+    present: Present,
+    held: BTreeMap<IpAddr, Holding>,
+    /// Everything that the input has named: nothing else is touched.
+    named: BTreeSet<IpAddr>,
+    speakers: Vec<Speaker>,
+}
+
+impl Applier<'_> {
+    /// The interface for an order, made where it is a virtual router's.
+    fn place(&mut self, order: &Order) -> Result<(Link, vmac::Settings), Failure> {
+        let dev = order.dev.as_deref().or(self.flags.dev.as_deref());
+        let link = match dev {
+            Some(dev) => self.present.named(dev, &format!("add {} to", order.vip))?,
+            None => vip::link_for(&self.present.links, &self.present.addresses, order.vip)
+                .map_err(|why| no_link(why, "add", order.vip, "no interface has a network that it fits"))?,
+        };
+        let link = link.clone();
+        match order.vrid.filter(|_| self.flags.vmac) {
+            Some(vrid) => {
+                let (ipv6, dry_run) = (order.vip.addr.is_ipv6(), self.flags.changing.dry_run);
+                let made = vmac::ensure(&mut self.present, &link, vrid, ipv6, &self.node, dry_run)?;
+                Ok((made.link, made.sysctls))
+            }
+            None => Ok((link, vmac::Settings::new())),
+        }
+    }
+
+    fn wanted(&self, order: &Order, link: &Link) -> Address {
+        let mut address = netlink::plain(order.vip, link.index);
+        if order.vip.addr.is_ipv6() {
+            // The election decides; a frozen owner's kernel would still defend it.
+            address.flags.0 |= AddressFlags::NODAD;
+        }
+        let seconds = self.flags.lifetime.and_then(|lifetime| u32::try_from(lifetime.0.as_secs()).ok());
+        (address.valid_s, address.preferred_s) = (seconds, seconds);
+        address
+    }
+
+    /// Carries out what one step of the input says; the newest order of an address counts.
+    fn step(&mut self, orders: Vec<Order>, deadline: Deadline) -> Result<Vec<Done>, Failure> {
+        let now = clock::boot();
+        let mut newest: BTreeMap<IpAddr, Order> = BTreeMap::new();
+        for mut order in orders {
+            let addr = order.vip.addr;
+            self.named.insert(addr);
+            if let Some(before) = newest.get(&addr) {
+                order.renewal &= before.renewal && before.mine == order.mine;
+            }
+            newest.insert(addr, order);
+        }
+        let mut done = Vec::new();
+        let (mut serve, mut leave) = (Vec::new(), Vec::new());
+        for order in newest.into_values() {
+            match order.role(now) {
+                Some(Role::Serve) => serve.push(order),
+                Some(Role::Leave) => leave.push(order),
+                None => {}
+            }
+        }
+        // What is given up goes first: nobody waits for it, and somebody may for its absence.
+        let quiet = |order: &Order| order.renewal && !self.held.contains_key(&order.vip.addr);
+        leave.retain(|order| !quiet(order));
+        if !leave.is_empty() {
+            done.extend(self.give_up(&leave, deadline)?);
+        }
+        if !serve.is_empty() {
+            done.extend(self.take(serve, deadline)?);
+        }
+        Ok(done)
+    }
+
+    /// Adds what is not there, renews what has a lifetime, and tells the neighbours.
+    fn take(&mut self, orders: Vec<Order>, deadline: Deadline) -> Result<Vec<Done>, Failure> {
+        let now = clock::boot();
+        let quick =
+            |order: &Order| order.renewal && self.flags.lifetime.is_none() && self.held.contains_key(&order.vip.addr);
+        let (renewed, orders): (Vec<Order>, Vec<Order>) = orders.into_iter().partition(quick);
+        for order in renewed {
+            if let Some(holding) = self.held.get_mut(&order.vip.addr) {
+                holding.order = order;
+            }
+        }
+        if orders.is_empty() {
+            return Ok(Vec::new());
+        }
+        let subjects: Vec<String> = orders.iter().map(|order| order.vip.addr.to_string()).collect();
+        let _lock = if self.flags.changing.dry_run { None } else { Some(Lock::take(&subjects, deadline)?) };
+        self.present = Present::look()?;
+        let (mut items, mut requests) = (Vec::new(), Vec::new());
+        for order in orders {
+            let (link, sysctls) = match self.place(&order) {
+                Ok(place) => place,
+                Err(failure) => {
+                    items.push((order, None, AddStep::Keep, vmac::Settings::new(), Some(failure)));
+                    continue;
+                }
+            };
+            let wanted = self.wanted(&order, &link);
+            let is_it = |address: &&Address| address.prefix == wanted.prefix && address.ifindex == wanted.ifindex;
+            let there = self.present.addresses.iter().find(is_it);
+            let step = vip::add_step(there, &wanted);
+            let mut failure = None;
+            match &step {
+                AddStep::Add => requests.push(AddressRequest::Add(wanted.clone())),
+                AddStep::Change | AddStep::Renew => requests.push(AddressRequest::Replace(wanted.clone())),
+                AddStep::Keep => {}
+                AddStep::Differs(how) => {
+                    let why = format!(
+                        "cannot add {} to {}: it is there with {how} (see: vip show {})",
+                        order.vip, link.name, order.vip.addr
+                    );
+                    failure = Some(Failure::new(Exit::No, crate::cli::Reason::Conflict, why));
+                }
+            }
+            items.push((order, Some((wanted, link)), step, sysctls, failure));
+        }
+        let dry_run = self.flags.changing.dry_run;
+        let mut outcomes = if dry_run { Vec::new() } else { self.present.netlink.change(&requests)? }.into_iter();
+        let mut done = Vec::new();
+        for (order, place, step, sysctls, mut failure) in items {
+            let mut head = Head::new("vip.apply").about(order.vip.addr);
+            head.dry_run = dry_run;
+            let mut applied = Applied { role: "serve", why: order.why.clone(), sysctls, ..Applied::default() };
+            let Some((wanted, link)) = place else {
+                done.push(Done { addr: order.vip.addr, head, applied, failure });
+                continue;
+            };
+            head = head.about(subject(&wanted, &link));
+            let acts = matches!(step, AddStep::Add | AddStep::Change | AddStep::Renew);
+            if acts
+                && let Some(Err(refusal)) = outcomes.next()
+                && refusal.errno != Errno::EEXIST
+            {
+                failure = Some(refused(&refusal, format!("add {} to", order.vip), &link.name));
+            }
+            let gained = !self.held.contains_key(&order.vip.addr);
+            head.changed = Some(step == AddStep::Add && failure.is_none());
+            head.renewal = step == AddStep::Renew && order.renewal;
+            if self.flags.changing.shows_actions() && acts {
+                let verb = if step == AddStep::Add { "add" } else { "replace" };
+                let text = format!("ip addr {verb} {} dev {} proto {}", wanted.prefix, link.name, wanted.proto);
+                head.actions.push(Action { op: "address-add", text });
+            }
+            if failure.is_none() && !dry_run {
+                let rounds = match (gained, order.renewal) {
+                    (true, _) => usize::from(self.flags.announce),
+                    (false, false) => usize::from(self.flags.announce).min(1),
+                    (false, true) => 0,
+                };
+                let holding = self.held.entry(order.vip.addr).or_insert_with(|| Holding {
+                    order: order.clone(),
+                    address: wanted.clone(),
+                    bursts: Vec::new(),
+                    asks: Some(now.after(ASK)),
+                    contested: BTreeSet::new(),
+                    defended: None,
+                    repairs: Vec::new(),
+                });
+                holding.order = order.clone();
+                holding.address = wanted.clone();
+                if rounds > 0 {
+                    holding.bursts.retain(|(at, _)| *at < now);
+                    holding.bursts.push((now.after(AGAIN), usize::from(self.flags.announce)));
+                    match self.announce(order.vip.addr, rounds) {
+                        Ok(sent) => applied.announced = Some(sent),
+                        Err(why) => failure = Some(why),
+                    }
+                }
+            }
+            applied.show = Some(Show::new(&wanted, &link));
+            done.push(Done { addr: order.vip.addr, head, applied, failure });
+        }
+        if !dry_run {
+            self.present.look_again()?;
+            self.read_back(&mut done);
+        }
+        Ok(done)
+    }
+
+    /// Puts what the kernel has now into the records.
+    fn read_back(&self, done: &mut [Done]) {
+        for one in done {
+            let (Some(show), Some(holding)) = (&mut one.applied.show, self.held.get(&one.addr)) else { continue };
+            let (address, link) = (&holding.address, self.present.link(holding.address.ifindex));
+            let is_it = |other: &&Address| other.prefix == address.prefix && other.ifindex == address.ifindex;
+            if let (Some(now), Some(link)) = (self.present.addresses.iter().find(is_it), link) {
+                *show = Show::new(now, link);
+            }
+        }
+    }
+
+    /// Takes away what is ours, and puts back what the kernel takes along.
+    fn give_up(&mut self, orders: &[Order], deadline: Deadline) -> Result<Vec<Done>, Failure> {
+        let subjects: Vec<String> = orders.iter().map(|order| order.vip.addr.to_string()).collect();
+        let dry_run = self.flags.changing.dry_run;
+        let _lock = if dry_run { None } else { Some(Lock::take(&subjects, deadline)?) };
+        self.present = Present::look()?;
+        let before = self.present.addresses.clone();
+        let going =
+            |address: &Address| address.is_ours() && orders.iter().any(|order| order.vip.addr == address.prefix.addr);
+        let mut requests = Vec::new();
+        let mut along: Vec<Address> = Vec::new();
+        let mut killed: BTreeMap<IpAddr, u64> = BTreeMap::new();
+        for address in before.iter().filter(|address| going(address)) {
+            if self.flags.kill_connections && !dry_run {
+                // Before the address goes: the reset that tells the peer leaves from it.
+                let connections = diag::connections(address.prefix.addr)?;
+                let ended = connections.iter().filter(|connection| diag::destroy(connection).is_ok()).count();
+                killed.insert(address.prefix.addr, ended as u64);
+            }
+            requests.push(AddressRequest::Delete { prefix: address.prefix, ifindex: address.ifindex });
+            let dev = self.present.link(address.ifindex).map_or("", |link| link.name.as_str());
+            let promotes = super::promotes_secondaries(dev)?;
+            let taken = vip::taken_along(&before, address, promotes);
+            along.extend(taken.into_iter().filter(|other| !going(other)).cloned());
+        }
+        // In the same send: what was on the interface and is not meant stays there.
+        let deletions = requests.len();
+        requests.extend(along.into_iter().map(AddressRequest::Add));
+        let outcomes = if dry_run { Vec::new() } else { self.present.netlink.change(&requests)? };
+        if !dry_run {
+            self.present.look_again()?;
+        }
+        let mut done = Vec::new();
+        for order in orders {
+            let ours: Vec<(usize, &Address)> = before
+                .iter()
+                .filter(|address| going(address))
+                .enumerate()
+                .filter(|(_, address)| address.prefix.addr == order.vip.addr)
+                .collect();
+            let held = self.held.remove(&order.vip.addr).is_some();
+            let mut head = Head::new("vip.apply").about(order.vip.addr);
+            head.dry_run = dry_run;
+            let mut applied = Applied { role: "leave", why: order.why.clone(), ..Applied::default() };
+            applied.connections_killed = killed.get(&order.vip.addr).copied();
+            let mut failure = None;
+            for (idx, address) in ours {
+                let dev = self.present.link(address.ifindex).map_or_else(|| "?".to_owned(), |link| link.name.clone());
+                let is_it = |other: &Address| other.prefix == address.prefix && other.ifindex == address.ifindex;
+                if self.flags.changing.shows_actions() {
+                    let text = format!("ip addr del {} dev {dev}", address.prefix);
+                    head.actions.push(Action { op: "address-del", text });
+                }
+                if dry_run || !self.present.addresses.iter().any(is_it) {
+                    applied.removed.push(address.prefix.to_string());
+                } else if let Some(Err(refusal)) = outcomes.get(idx).filter(|_| idx < deletions) {
+                    failure = Some(refused(refusal, format!("delete {} from", address.prefix), &dev));
+                }
+            }
+            head.changed = Some(!applied.removed.is_empty());
+            // Of an address that was not here and is not now there is nothing to say in a stream.
+            if head.changed == Some(true) || failure.is_some() || held || !self.flags.follow {
+                done.push(Done { addr: order.vip.addr, head, applied, failure });
+            }
+        }
+        Ok(done)
+    }
+
+    /// Gives everything back: the end.
+    fn release(&mut self, why: &str) -> Result<Vec<Done>, Failure> {
+        let orders: Vec<Order> = self
+            .held
+            .values()
+            .map(|holding| Order { mine: false, why: Some(why.to_owned()), ..holding.order.clone() })
+            .collect();
+        let done = if orders.is_empty() { Vec::new() } else { self.give_up(&orders, Deadline::after(STEP))? };
+        if self.flags.vmac {
+            vmac::sweep(&mut self.present, &self.node)?;
+        }
+        Ok(done)
+    }
+
+    fn speaker(&mut self, link: &Link) -> Result<usize, Failure> {
+        if let Some(known) = self.speakers.iter().position(|speaker| speaker.link.index == link.index) {
+            self.speakers[known].link = link.clone();
+            return Ok(known);
+        }
+        self.speakers.push(Speaker::open(link)?);
+        Ok(self.speakers.len() - 1)
+    }
+
+    /// Tells the neighbours of one address.
+    fn announce(&mut self, addr: IpAddr, rounds: usize) -> Result<u64, Failure> {
+        let Some(holding) = self.held.get(&addr) else { return Ok(0) };
+        let (ifindex, vrid) = (holding.address.ifindex, holding.order.vrid.filter(|_| self.flags.vmac));
+        let Some(link) = self.present.link(ifindex).cloned() else { return Ok(0) };
+        if link.loopback || link.mac.is_none() {
+            return Ok(0);
+        }
+        let speaker = self.speaker(&link)?;
+        let deadline = clock::boot().after(SEND);
+        self.speakers[speaker].announce(&mut self.present, addr, vrid, rounds, deadline)
+    }
+
+    /// When something is to be said or asked next.
+    fn next_due(&self) -> Option<Tick> {
+        self.held
+            .values()
+            .flat_map(|holding| {
+                let bursts = holding.bursts.iter().map(|(at, _)| *at);
+                bursts.chain(holding.asks).chain(holding.order.until)
+            })
+            .min()
+    }
+
+    /// Announcements and questions that are due; a failure is told and tried again.
+    fn speak(&mut self, now: Tick, process: &Process) {
+        for addr in self.held.keys().copied().collect::<Vec<_>>() {
+            let Some(holding) = self.held.get_mut(&addr) else { continue };
+            let due: usize = holding.bursts.iter().filter(|(at, _)| *at <= now).map(|(_, rounds)| rounds).sum();
+            holding.bursts.retain(|(at, _)| *at > now);
+            let asks = holding.asks.is_some_and(|at| at <= now);
+            if asks {
+                holding.asks = None;
+            }
+            let ifindex = holding.address.ifindex;
+            if due > 0
+                && let Err(failure) = self.announce(addr, due)
+            {
+                process.complain(&format!("{addr} was not announced: {}", failure.sentence));
+                if let Some(holding) = self.held.get_mut(&addr) {
+                    holding.bursts.push((now.after(AGAIN), 1));
+                }
+            }
+            if asks
+                && let Some(link) = self.present.link(ifindex).cloned()
+                && let Ok(speaker) = self.speaker(&link)
+            {
+                self.speakers[speaker].ask(addr, now.after(SEND));
+            }
+        }
+    }
+
+    /// Somebody else claims an address that is carried here: the neighbours hear of us again.
+    fn hear_claims(&mut self, now: Tick) -> Result<Vec<Done>, Failure> {
+        let wanted: Vec<IpAddr> = self.held.keys().copied().collect();
+        let mut claims = BTreeSet::new();
+        for speaker in &self.speakers {
+            claims.extend(speaker.claims(&wanted)?);
+        }
+        let ours: BTreeSet<Mac> = self.present.links.iter().filter_map(|link| link.mac).collect();
+        let mut done = Vec::new();
+        for (addr, mac) in claims.into_iter().filter(|(_, mac)| !ours.contains(mac)) {
+            let Some(holding) = self.held.get_mut(&addr) else { continue };
+            let news = holding.contested.insert(mac);
+            if let Some(next) = holding.defended.map(|last| last.after(DEFEND)).filter(|next| now < *next) {
+                // Answered when it may be: the last word must be ours.
+                if !holding.bursts.iter().any(|(at, _)| *at <= next) {
+                    holding.bursts.push((next, 1));
+                }
+                continue;
+            }
+            holding.defended = Some(now);
+            // Claims come in bursts; once more behind this one.
+            holding.bursts.push((now.after(ASK), 1));
+            // Asked again: is it still there?
+            holding.asks = Some(now.after(DEFEND));
+            let contested: Vec<String> = holding.contested.iter().map(ToString::to_string).collect();
+            let announced = self.announce(addr, 1);
+            if news {
+                done.push(self.told(addr, contested, announced));
+            }
+        }
+        Ok(done)
+    }
+
+    /// A record about an address that is carried.
+    fn told(&self, addr: IpAddr, contested_by: Vec<String>, announced: Result<u64, Failure>) -> Done {
+        let mut head = Head::new("vip.apply").about(addr);
+        head.changed = Some(false);
+        let mut applied = Applied { role: "serve", contested_by, ..Applied::default() };
+        let failure = announced.map(|sent| applied.announced = Some(sent)).err();
+        if let Some(holding) = self.held.get(&addr)
+            && let Some(link) = self.present.link(holding.address.ifindex)
+        {
+            head = head.about(subject(&holding.address, link));
+            applied.show = Some(Show::new(&holding.address, link));
+        }
+        Done { addr, head, applied, failure }
+    }
+
+    /// Puts back what somebody else took away.
+    fn repair(&mut self, changes: &[Change], now: Tick, process: &Process) -> Result<Vec<Done>, Failure> {
+        let relevant = changes.iter().any(|change| match change {
+            Change::Overrun => true,
+            Change::Link { link, .. } => self.held.values().any(|holding| holding.address.ifindex == link.index),
+            Change::Address { address, gone } => *gone && self.held.contains_key(&address.prefix.addr),
+        });
+        if !relevant {
+            return Ok(Vec::new());
+        }
+        self.present = Present::look()?;
+        let lost: Vec<IpAddr> = self
+            .held
+            .iter()
+            .filter(|(_, holding)| {
+                let wanted = &holding.address;
+                let is_it = |other: &Address| other.prefix == wanted.prefix && other.ifindex == wanted.ifindex;
+                !self.present.addresses.iter().any(is_it)
+            })
+            .map(|(addr, _)| *addr)
+            .collect();
+        let mut done = Vec::new();
+        for addr in lost {
+            let Some(holding) = self.held.get_mut(&addr) else { continue };
+            holding.repairs.retain(|at| now.since(*at) < MINUTE);
+            holding.repairs.push(now);
+            let often = holding.repairs.len() == 5;
+            let order = Order { renewal: false, ..holding.order.clone() };
+            if often {
+                process.complain(&format!(
+                    "{addr} was taken away five times within a minute: a network manager prunes it (systemd-networkd: KeepConfiguration=yes; NetworkManager: leave the interface unmanaged)"
+                ));
+            }
+            for mut one in self.take(vec![order], Deadline::after(STEP))? {
+                one.applied.repaired = one.failure.is_none();
+                done.push(one);
+            }
+        }
+        Ok(done)
+    }
+
+    /// Addresses whose election was not said again in time.
+    fn expire(&mut self, now: Tick) -> Result<Vec<Done>, Failure> {
+        let expired = |holding: &&Holding| holding.order.until.is_some_and(|until| now >= until);
+        let orders: Vec<Order> = self
+            .held
+            .values()
+            .filter(expired)
+            .map(|holding| Order {
+                mine: false,
+                why: Some("its election was not said again in time".to_owned()),
+                ..holding.order.clone()
+            })
+            .collect();
+        if orders.is_empty() { Ok(Vec::new()) } else { self.give_up(&orders, Deadline::after(STEP)) }
+    }
+
+    /// With `--only`: addresses of ours that are not in the list.
+    fn others(&self) -> Vec<Order> {
+        let Some(only) = &self.flags.only else { return Vec::new() };
+        let other = |address: &&Address| address.is_ours() && !only.contains(&address.prefix.addr);
+        let order = |address: &Address| Order {
+            vip: address.prefix,
+            dev: None,
+            vrid: None,
+            mine: false,
+            held: false,
+            master: None,
+            renewal: false,
+            until: None,
+            why: Some("it is not in --only".to_owned()),
+        };
+        self.present.addresses.iter().filter(other).map(order).collect()
+    }
+
+    /// Whether an order concerns this run.
+    fn is_meant(&self, order: &Order) -> bool {
+        self.flags.only.as_ref().is_none_or(|only| only.contains(&order.vip.addr))
+    }
+}
+
+fn refused(refusal: &netlink::Refusal, doing: String, dev: &str) -> Failure {
+    let (errno, said) = (refusal.errno, refusal.said.clone());
+    sys::Error::Call { doing, object: dev.to_owned(), errno, said }.into()
+}
+
+fn once(applier: &mut Applier<'_>, process: &mut Process) -> Result<Exit, Failure> {
+    let deadline = process.deadline(Duration::ZERO);
+    let mut complaints = Complaints::new(&process.who);
+    let mut lines = Lines::stdin();
+    let mut orders = applier.others();
+    let mut read = false;
+    while let Some(got) = lines.next()? {
+        match got {
+            Got::Line(number, text) => match read_order(text, clock::boot()) {
+                Ok(order) => {
+                    read |= order.is_some();
+                    orders.extend(order.filter(|order| applier.is_meant(order)));
+                }
+                Err(why) => complaints.line(number, &why),
+            },
+            Got::Malformed(number, why) => complaints.line(number, &why),
+        }
+    }
+    let mut exit = complaints.finish();
+    if !read && applier.flags.only.is_none() {
+        if exit == Exit::Yes {
+            process.complain("no election was read: nothing is changed");
+        }
+        return Ok(exit.and(Exit::Undecided));
+    }
+    for done in applier.step(orders, deadline)? {
+        exit = exit.and(report(done, process, |head, applied, process| process.out.record(head, applied))?);
+    }
+    Ok(exit)
+}
+
+/// Prints a record, and its failure as a sentence.
+fn report(
+    done: Done,
+    process: &mut Process,
+    mut print: impl FnMut(&Head, &Applied, &mut Process) -> Result<(), Failure>,
+) -> Result<Exit, Failure> {
+    let Done { mut head, applied, failure, .. } = done;
+    let exit = failure.as_ref().map_or(Exit::Yes, |failure| failure.exit);
+    if let Some(failure) = &failure {
+        process.complain(&failure.sentence);
+        head.error = Some(failure.body());
+    }
+    print(&head, &applied, process)?;
+    Ok(exit)
+}
+
+/// Why a stream has ended.
+enum Ended {
+    Input,
+    Silence,
+    Time,
+    Signal(Signal),
+    Reader,
+}
+
+fn follow(applier: &mut Applier<'_>, process: &mut Process) -> Result<Exit, Failure> {
+    let mut pump = Pump::new(&process.node, process.form)?;
+    let mut complaints = Complaints::new(&process.who);
+    let outcome = match follow_on(applier, process, &mut pump, &mut complaints) {
+        Err(failure) if failure.is_reader_gone() => Ok(Ended::Reader),
+        outcome => outcome,
+    };
+    let planned = matches!(outcome, Ok(Ended::Time)) && applier.flags.duration.is_some();
+    let keeps = planned || (applier.flags.on_eof == OnEof::Keep && matches!(outcome, Ok(Ended::Input)));
+    if !keeps {
+        let why = match &outcome {
+            Ok(Ended::Input) => "the input has ended",
+            Ok(Ended::Silence) => "the input fell silent",
+            Ok(Ended::Signal(_)) => "it was told to stop",
+            Ok(Ended::Reader) => "nobody reads what is done",
+            Ok(Ended::Time) => "its time is over",
+            Err(_) => "a failure",
+        };
+        // Before anything else: whoever ends this run may count on it.
+        for done in applier.release(why)? {
+            // Nobody may be left to read it.
+            let _ = report(done, process, |head, applied, _| pump.stream.record(head.clone(), applied));
+        }
+    }
+    let exit = match outcome? {
+        Ended::Signal(signal) => pump.die(signal),
+        _ if planned => Exit::Yes,
+        _ => Exit::No,
+    };
+    pump.stream.finish();
+    Ok(exit.and(complaints.finish()))
+}
+
+fn follow_on(
+    applier: &mut Applier<'_>,
+    process: &mut Process,
+    pump: &mut Pump,
+    complaints: &mut Complaints,
+) -> Result<Ended, Failure> {
+    let mut monitor = Netlink::monitor()?;
+    let mut feed = Feed::default();
+    let stdin = std::io::stdin();
+    let end = process.stream_end(applier.flags.duration);
+    let lifetime = applier.flags.lifetime.map(|lifetime| lifetime.0);
+    let refresh = applier.flags.refresh.map(|refresh| refresh.0);
+    let mut refreshes = refresh.map(|refresh| clock::boot().after(refresh));
+    let mut spoken = clock::boot();
+    let mut done = applier.step(applier.others(), Deadline::after(STEP))?;
+    loop {
+        for one in done.drain(..) {
+            report(one, process, |head, applied, _| pump.stream.record(head.clone(), applied))?;
+        }
+        let silent = lifetime.map(|lifetime| spoken.after(lifetime));
+        let deadline = [end, silent, refreshes, applier.next_due()].into_iter().flatten().min();
+        let woken = {
+            let speakers = applier.speakers.iter().flat_map(Speaker::fds);
+            let fds: Vec<_> = [stdin.as_fd(), monitor.as_fd()].into_iter().chain(speakers).collect();
+            pump.wait(&fds, deadline)?
+        };
+        let ready = match woken {
+            Woken::Ready(ready) => ready,
+            Woken::Signal(signal) => return Ok(Ended::Signal(signal)),
+        };
+        let now = clock::boot();
+        if ready.first() == Some(&true) {
+            let mut orders = Vec::new();
+            for (number, line) in feed.take()? {
+                match line.and_then(|text| read_order(&text, now)) {
+                    Ok(order) => {
+                        spoken = if order.is_some() { now } else { spoken };
+                        orders.extend(order.filter(|order| applier.is_meant(order)));
+                    }
+                    Err(why) => complaints.line(number, &why),
+                }
+            }
+            let asked = orders.clone();
+            match applier.step(orders, Deadline::after(STEP)) {
+                Ok(more) => done.extend(more.into_iter().filter(is_news)),
+                // One step that failed is told; the next one may do.
+                Err(failure) if !asked.is_empty() => {
+                    process.complain(&failure.sentence);
+                    for order in asked {
+                        let mut head = Head::new("vip.apply").about(order.vip.addr);
+                        head.error = Some(failure.body());
+                        pump.stream.record(head, &Applied { role: "serve", ..Applied::default() })?;
+                    }
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        if ready.get(1) == Some(&true) {
+            let changes = monitor.changes()?;
+            done.extend(applier.repair(&changes, now, process)?);
+        }
+        if ready.iter().skip(2).any(|ready| *ready) {
+            done.extend(applier.hear_claims(now)?);
+        }
+        done.extend(applier.expire(now)?);
+        applier.speak(now, process);
+        if let (Some(refresh), Some(due)) = (refresh, refreshes)
+            && now >= due
+        {
+            for holding in applier.held.values_mut() {
+                holding.bursts.push((now, 1));
+            }
+            applier.speak(now, process);
+            refreshes = Some(due.after(refresh).max(now));
+        }
+        if silent.is_some_and(|silent| now >= silent) && spoken.after(lifetime.unwrap_or_default()) <= now {
+            process.complain("the input fell silent for as long as the lifetime: everything is given back");
+            return Ok(Ended::Silence);
+        }
+        if feed.is_ended() {
+            return Ok(Ended::Input);
+        }
+        if end.is_some_and(|end| now >= end) {
+            return Ok(Ended::Time);
+        }
+    }
+}
+
+/// What a stream tells: changes, failures and announcements, not that all is as it was.
+fn is_news(done: &Done) -> bool {
+    done.failure.is_some() || done.head.changed == Some(true) || done.applied.announced.is_some_and(|sent| sent > 0)
+}

@@ -1,0 +1,290 @@
+//! `vip apply`: elections in, addresses and announcements out; with `vrrp run` before it, a router.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod support;
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+use std::process::Stdio;
+use std::time::Duration;
+use support::{Host, Keepalived, Lab, eventually};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn election(vip: &str, mine: bool, more: &str) -> String {
+    let (kind, len) = ("vip.elect", if vip.contains(':') { 64 } else { 24 });
+    format!(
+        "{{\"kind\":\"{kind}\",\"v\":1,\"subject\":\"{vip}\",\"prefix_len\":{len},\"dev\":\"eth0\",\"mine\":{mine}{more}}}\n"
+    )
+}
+
+fn has(host: &Host, vip: &str) -> bool {
+    host.sh("ip addr show dev eth0").contains(&format!("inet {vip}/"))
+        || host.sh("ip addr show dev eth0").contains(&format!("inet6 {vip}/"))
+}
+
+fn neighbour(host: &Host, addr: &str) -> String {
+    let line = host.sh(&format!("ip neigh show {addr} dev eth0"));
+    line.split("lladdr ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn once_it_adds_what_is_mine_and_takes_away_what_is_not() {
+    let lab = Lab::new();
+    let host = lab.host("n1", &["192.0.2.1/24", "192.0.2.99/24", "2001:db8::1/64"]);
+    let both = election("192.0.2.10", true, "") + &election("2001:db8::10", true, "");
+    let planned = host.run_with("vip apply --dry-run", &both).ended(0).records();
+    assert_eq!(planned[0]["actions"][0]["text"], "ip addr add 192.0.2.10/24 dev eth0 proto 70");
+    assert!(planned[0]["changed"] == true && !has(&host, "192.0.2.10"));
+    let done = host.run_with("vip apply", &both).ended(0).records();
+    assert_eq!(
+        (&done[0]["changed"], &done[0]["role"], &done[0]["mine"]),
+        (&true.into(), &"serve".into(), &true.into())
+    );
+    // Five times both forms; five advertisements.
+    assert_eq!((&done[0]["announced"], &done[1]["announced"]), (&10.into(), &5.into()));
+    assert!(has(&host, "192.0.2.10") && has(&host, "2001:db8::10"));
+    assert_eq!(host.run_with("vip apply", &both).ended(0).records()[0]["changed"], false);
+    // Not mine: gone. Named by nobody, or not ours: left.
+    host.run("vip add 192.0.2.20/24 --dev eth0").ended(0);
+    let away =
+        election("192.0.2.10", true, "") + &election("192.0.2.10", false, "") + &election("192.0.2.99", false, "");
+    let done = host.run_with("vip apply", &away).ended(0).records();
+    assert_eq!((&done[0]["removed"], &done[0]["role"]), (&json!(["192.0.2.10/24"]), &"leave".into()));
+    assert_eq!((&done[1]["subject"], &done[1]["changed"]), (&"192.0.2.99".into(), &false.into()));
+    assert!(has(&host, "192.0.2.99") && has(&host, "192.0.2.20") && has(&host, "2001:db8::10"));
+    // Undecided: what stands is left.
+    host.run_with("vip apply", &election("2001:db8::10", false, ",\"held\":true")).ended(0);
+    assert!(has(&host, "2001:db8::10"));
+    // The list alone: other addresses of ours go, foreign ones stay.
+    host.run_with("vip apply --only 2001:db8::10", &election("2001:db8::10", true, "")).ended(0);
+    assert!(!has(&host, "192.0.2.20") && has(&host, "192.0.2.99") && has(&host, "2001:db8::10"));
+}
+
+#[test]
+fn what_is_no_election_changes_nothing() {
+    let lab = Lab::new();
+    let host = lab.host("n1", &["192.0.2.1/24"]);
+    for (input, code, why) in [
+        ("", 75, "no election was read"),
+        ("{\"kind\":\"health.score\",\"priority\":7}\n", 75, "no election was read"),
+        ("{\"kind\":\"vip.show\",\"subject\":\"192.0.2.10\",\"mine\":true}\n", 75, "no election was read"),
+        ("nonsense\n", 6, "line 1 is malformed"),
+        ("{\"subject\":\"x\",\"mine\":true}\n", 6, "is no address"),
+        ("{\"subject\":\"192.0.2.10\",\"prefix_len\":33,\"mine\":true}\n", 6, "more than"),
+        ("{\"subject\":\"192.0.2.10\",\"mine\":1}\n", 6, "'mine'"),
+        ("{\"subject\":\"198.51.100.1\",\"prefix_len\":24,\"mine\":true}\n", 5, "no interface has a network"),
+        ("{\"subject\":\"192.0.2.10\",\"dev\":\"nope\",\"mine\":true}\n", 5, "no such interface"),
+    ] {
+        let run = host.run_with("vip apply", if input.is_empty() { "\n" } else { input }).ended(code);
+        assert!(run.stderr.contains(why), "{input}: {run:?}");
+        assert_eq!(host.run("vip show --mine").ended(0).records().len(), 0);
+    }
+    for (flags, why) in [
+        ("--lifetime 1s", "at least 2s"),
+        ("--follow --dry-run", "leave out --follow"),
+        ("--refresh 1s", "--follow"),
+        ("--follow --refresh 0s", "above 0s"),
+    ] {
+        let run = host.run(&format!("vip apply {flags}")).ended(2);
+        assert!(run.stderr.contains(why), "{flags}: {run:?}");
+    }
+}
+
+/// Each way that a stream can end, and what stands afterwards.
+#[test]
+fn a_stream_that_ends_gives_everything_back() {
+    let lab = Lab::new();
+    let host = lab.host("n1", &["192.0.2.1/24"]);
+    let begin = |flags: &str| {
+        let mut run = host.start_fed(&format!("vip apply --follow {flags}"));
+        run.feed(&election("192.0.2.10", true, ""));
+        eventually("it carries it", 3 * SECOND, || has(&host, "192.0.2.10"));
+        run
+    };
+    let mut run = begin("");
+    drop(run.child.stdin.take());
+    assert_eq!(run.ends(3 * SECOND), 1);
+    assert!(!has(&host, "192.0.2.10"));
+    assert_eq!(run.so_far().last().unwrap()["why"], "the input has ended");
+
+    let mut run = begin("--on-eof keep");
+    drop(run.child.stdin.take());
+    assert_eq!(run.ends(3 * SECOND), 1);
+    assert!(has(&host, "192.0.2.10"));
+
+    let mut run = begin("");
+    run.signal(Signal::SIGTERM);
+    assert_eq!(run.ends(3 * SECOND), -15);
+    assert!(!has(&host, "192.0.2.10"));
+
+    let mut run = begin("--for 300ms");
+    assert_eq!(run.ends(3 * SECOND), 0);
+    assert!(has(&host, "192.0.2.10"));
+
+    // Silence for as long as the lifetime; the kernel would have done it by itself.
+    let mut run = begin("--lifetime 2s");
+    assert_eq!(host.run("vip show 192.0.2.10").ended(0).one()["valid_s"], 2);
+    assert_eq!(run.ends(5 * SECOND), 1);
+    assert!(!has(&host, "192.0.2.10") && run.complaints().contains("fell silent"));
+
+    // An election that holds for 300 ms and is not said again.
+    let mut run = begin("");
+    run.feed(&election("192.0.2.10", true, ",\"renewal\":true,\"valid_for_ms\":300"));
+    eventually("it expires", 3 * SECOND, || !has(&host, "192.0.2.10"));
+    assert!(run.child.try_wait().unwrap().is_none());
+    run.feed(&election("192.0.2.10", true, ""));
+    eventually("it is elected again", 3 * SECOND, || has(&host, "192.0.2.10"));
+
+    // Its reader is gone.
+    let vip = support::binary("vip").display().to_string();
+    let state = host.folder.join("state");
+    let line = format!(
+        "(printf '%s' '{}'; sleep 5) | FAILOVER_STATE_DIR={} {vip} apply --follow | head -n 1",
+        election("192.0.2.11", true, "").trim(),
+        state.display()
+    );
+    host.sh(&line.replace("printf '%s'", "echo"));
+    assert!(!has(&host, "192.0.2.11"));
+}
+
+#[test]
+fn the_kernel_ends_what_a_frozen_process_does_not_renew() {
+    let lab = Lab::new();
+    let host = lab.host("n1", &["192.0.2.1/24"]);
+    let mut run = host.start_fed("vip apply --follow --lifetime 2s");
+    for _ in 0..6 {
+        run.feed(&election("192.0.2.10", true, ",\"renewal\":true"));
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    assert!(has(&host, "192.0.2.10"), "renewed for 3 s");
+    run.signal(Signal::SIGSTOP);
+    // Hardening 16: up to half a second late.
+    eventually("the kernel removes it", 3 * SECOND, || !has(&host, "192.0.2.10"));
+}
+
+/// known-faults 3, and every network manager that prunes.
+#[test]
+fn what_somebody_takes_away_is_put_back() {
+    let lab = Lab::new();
+    let host = lab.host("n1", &["192.0.2.1/24", "2001:db8::1/64"]);
+    let mut run = host.start_fed("vip apply --follow");
+    run.feed(&(election("192.0.2.10", true, "") + &election("2001:db8::10", true, "")));
+    eventually("it carries both", 3 * SECOND, || has(&host, "192.0.2.10") && has(&host, "2001:db8::10"));
+    for round in 0..5 {
+        host.sh("ip addr del 192.0.2.10/24 dev eth0");
+        eventually("it is back", SECOND, || has(&host, "192.0.2.10"));
+        eventually("it says so", SECOND, || run.so_far().iter().filter(|one| one["repaired"] == true).count() > round);
+    }
+    eventually("a word about who prunes", SECOND, || run.complaints().contains("a network manager prunes it"));
+    // A link that goes down takes IPv6 addresses along.
+    host.sh("ip link set eth0 down");
+    host.sh("ip link set eth0 up");
+    eventually("the IPv6 one is back", 2 * SECOND, || has(&host, "2001:db8::10"));
+}
+
+/// The first address of a subnet goes, and the kernel would take its secondaries along.
+#[test]
+fn giving_up_the_first_address_leaves_the_others() {
+    let lab = Lab::new();
+    let host = lab.host("n1", &[]);
+    host.sh("sysctl -qw net.ipv4.conf.all.promote_secondaries=0 net.ipv4.conf.eth0.promote_secondaries=0");
+    host.run_with("vip apply", &(election("192.0.2.10", true, ""))).ended(0);
+    host.sh("ip addr add 192.0.2.50/24 dev eth0");
+    host.run_with("vip apply", &election("192.0.2.11", true, "")).ended(0);
+    let done = host.run_with("vip apply", &election("192.0.2.10", false, "")).ended(0).one();
+    assert_eq!(done["removed"], json!(["192.0.2.10/24"]));
+    assert!(has(&host, "192.0.2.11") && has(&host, "192.0.2.50"));
+    let ours = host.run("vip show --mine").ended(0).records();
+    assert_eq!((ours.len(), &ours[0]["subject"]), (1, &"192.0.2.11".into()), "a foreign one stays foreign");
+}
+
+/// known-faults 6: the neighbours hear of the owner again whenever another claims its address.
+#[test]
+fn who_claims_an_address_that_is_carried_is_named_and_answered() {
+    let lab = Lab::new();
+    let hosts: Vec<Host> = (1..=2)
+        .map(|n| lab.host(&format!("n{n}"), &[&format!("192.0.2.{n}/24"), &format!("2001:db8::{n}/64")]))
+        .collect();
+    let client = lab.host("client", &["192.0.2.99/24", "2001:db8::99/64"]);
+    let mut run = hosts[0].start_fed("vip apply --follow");
+    run.feed(&(election("192.0.2.10", true, "") + &election("2001:db8::10", true, "")));
+    client.sh("ping -c1 -W2 -q 192.0.2.10 && ping -c1 -W2 -q 2001:db8::10");
+    for vip in ["192.0.2.10", "2001:db8::10"] {
+        hosts[1].run(&format!("vip arp {vip} --dev eth0")).ended(0);
+        let told =
+            run.wait_for("who contests", 3 * SECOND, |one| one["subject"] == vip && one["contested_by"] != json!(null));
+        assert_eq!(told["contested_by"], json!(["02:00:00:00:00:02"]));
+        eventually("the client is back", 3 * SECOND, || neighbour(&client, vip) == "02:00:00:00:00:01");
+    }
+    // Somebody who has it since long ago is found by asking.
+    hosts[1].sh("ip addr add 192.0.2.11/24 dev eth0");
+    run.feed(&election("192.0.2.11", true, ""));
+    run.wait_for("the other holder", 3 * SECOND, |one| {
+        one["subject"] == "192.0.2.11" && one["contested_by"] == json!(["02:00:00:00:00:02"])
+    });
+}
+
+/// `vrrp run | vip apply --follow` on a host, with the same VRID as keepalived's in `support`.
+struct Router {
+    run: std::process::Child,
+    apply: std::process::Child,
+}
+
+impl Router {
+    fn start(host: &Host, priority: u8, run: &str, apply: &str) -> Router {
+        let line = format!("vrrp run --dev eth0 --vrid 51 --priority {priority} --vip 192.0.2.10/24 {run}");
+        let mut run = host.command(&line).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let elections = run.stdout.take().unwrap();
+        let null = std::fs::File::create(host.folder.join("applied")).unwrap();
+        let apply = host.command(&format!("vip apply --follow {apply}")).stdin(elections).stdout(null).spawn().unwrap();
+        Router { run, apply }
+    }
+}
+
+impl Drop for Router {
+    fn drop(&mut self) {
+        // Whoever is killed first: the other gives everything back.
+        let _ = self.run.kill();
+        let _ = self.run.wait();
+        let _ = self.apply.wait();
+    }
+}
+
+#[test]
+fn a_pipe_of_two_commands_is_a_router_beside_keepalived() {
+    let lab = Lab::new();
+    let hosts: Vec<Host> = (1..=2).map(|n| lab.host(&format!("n{n}"), &[&format!("192.0.2.{n}/24")])).collect();
+    let client = lab.host("client", &["192.0.2.99/24"]);
+    let body = "priority 100\n advert_int 0.1\n virtual_ipaddress {\n 192.0.2.10/24 dev eth0\n }";
+    let peer = Keepalived::start(&hosts[1], 3, body);
+    eventually("keepalived is master", 8 * SECOND, || has(&hosts[1], "192.0.2.10"));
+    client.sh("ping -c1 -W2 -q 192.0.2.10");
+    let ours = Router::start(&hosts[0], 150, "--interval 100ms", "");
+    eventually("we take over", 5 * SECOND, || has(&hosts[0], "192.0.2.10") && !has(&hosts[1], "192.0.2.10"));
+    eventually("the client knows", SECOND, || neighbour(&client, "192.0.2.10") == "02:00:00:00:00:01");
+    drop(ours);
+    // Whatever was killed: nothing of ours is left by the end of the pipe.
+    eventually("keepalived follows", 5 * SECOND, || has(&hosts[1], "192.0.2.10"));
+    eventually("it is gone here", 3 * SECOND, || !has(&hosts[0], "192.0.2.10"));
+    drop(peer);
+}
+
+/// With the virtual MAC: clients keep one MAC through every move.
+#[test]
+fn with_the_virtual_mac_clients_notice_no_move() {
+    let lab = Lab::new();
+    let hosts: Vec<Host> = (1..=2).map(|n| lab.host(&format!("n{n}"), &[&format!("192.0.2.{n}/24")])).collect();
+    let client = lab.host("client", &["192.0.2.99/24"]);
+    let other = Router::start(&hosts[1], 100, "--interval 100ms --vmac", "--vmac");
+    let on_router = |host: &Host| host.try_sh("ip addr show dev vrrp4.51").1.contains("192.0.2.10/");
+    eventually("the other is master", 5 * SECOND, || on_router(&hosts[1]));
+    client.sh("ping -c1 -W2 -q 192.0.2.10");
+    assert_eq!(neighbour(&client, "192.0.2.10"), "00:00:5e:00:01:33");
+    let ours = Router::start(&hosts[0], 150, "--interval 100ms --vmac", "--vmac");
+    eventually("we take over", 5 * SECOND, || on_router(&hosts[0]) && !on_router(&hosts[1]));
+    eventually("and answer", 2 * SECOND, || client.try_sh("ping -c1 -W1 -q 192.0.2.10").0);
+    assert_eq!(neighbour(&client, "192.0.2.10"), "00:00:5e:00:01:33");
+    drop((ours, other));
+    eventually("nothing is left", 5 * SECOND, || hosts.iter().all(|host| !host.try_sh("ip link show dev vrrp4.51").0));
+}
