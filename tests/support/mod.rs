@@ -1,6 +1,8 @@
 //! Hosts on one machine: network namespaces on a bridge, made by each test and removed after it.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub(crate) mod gap;
+
 use serde_json::Value;
 use std::collections::HashMap;
 use std::fs::{self, File};
