@@ -1,5 +1,5 @@
 //! Take-over and heal: `vrrp run | vip apply` beside keepalived, as a client sees them.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 mod support;
 
