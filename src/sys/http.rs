@@ -5,6 +5,7 @@
 
 use super::connect::{self, Via};
 use super::{Error, Result, clock};
+use crate::types::target::Target;
 use crate::types::time::Tick;
 use nix::errno::Errno;
 use socket2::Socket;
@@ -14,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use ureq::tls::{PemItem, RootCerts, TlsConfig};
-use ureq::unversioned::resolver::DefaultResolver;
+use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, RustlsConnector, Transport,
 };
@@ -83,7 +84,7 @@ impl Client {
             config = config.tls_config(TlsConfig::builder().root_certs(roots(ca)?).build());
         }
         let connector = Open { via }.chain(RustlsConnector::default());
-        Ok(Client { agent: Agent::with_parts(config.build(), connector, DefaultResolver::default()) })
+        Ok(Client { agent: Agent::with_parts(config.build(), connector, Lookup) })
     }
 
     /// Gets `url`, and of its body the first `most` bytes.
@@ -156,6 +157,27 @@ fn no_response(error: &ureq::Error) -> NoResponse {
         ureq::Error::HostNotFound => NoResponse::NoSuchHost,
         ureq::Error::Io(error) => io_failed(error),
         other => NoResponse::Wrong(other.to_string()),
+    }
+}
+
+/// Looks up the host of a URL as every probe does.
+#[derive(Debug)]
+struct Lookup;
+
+impl Resolver for Lookup {
+    fn resolve(
+        &self,
+        uri: &ureq::http::Uri,
+        _: &ureq::config::Config,
+        _: NextTimeout,
+    ) -> std::result::Result<ResolvedSocketAddrs, ureq::Error> {
+        let host = uri.host().unwrap_or_default();
+        let target = host.trim_start_matches('[').trim_end_matches(']').parse::<Target>();
+        let usual = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+        let found = target.ok().and_then(|target| connect::resolve(&target, uri.port_u16().unwrap_or(usual)).ok());
+        let mut addresses = self.empty();
+        found.ok_or(ureq::Error::HostNotFound)?.into_iter().for_each(|address| addresses.push(address));
+        Ok(addresses)
     }
 }
 
