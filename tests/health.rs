@@ -118,6 +118,19 @@ fn silence_is_down_after_all_retries_and_not_before() {
     assert_eq!(unreachable["failure"], "unreachable");
 }
 
+/// A checker that was not scheduled does not take its own pause for an answer, nor for none.
+#[test]
+fn a_checker_that_stood_still_still_comes_to_its_verdict() {
+    let (_lab, n1, n2) = two();
+    drop_from(&n2, "tcp dport 80 drop");
+    let mut check = n1.start("health tcp 192.0.2.2:80 --retries 1 --response-timeout 300ms");
+    std::thread::sleep(Duration::from_millis(100));
+    check.signal(Signal::SIGSTOP);
+    std::thread::sleep(Duration::from_secs(2));
+    check.signal(Signal::SIGCONT);
+    assert_eq!(check.ends(5 * SECOND), 1, "{:?} {}", check.so_far(), check.complaints());
+}
+
 /// The defaults, for real: 12.0 s after the first failed probe started.
 #[test]
 fn a_silent_target_takes_twelve_seconds() {

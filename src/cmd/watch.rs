@@ -21,8 +21,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a probe may come back late before it is given up: it keeps to its time-out by itself,
-/// unless a system call of it is stuck.
-const GRACE: Duration = Duration::from_millis(50);
+/// unless a system call of it is stuck, and on a busy host it is late.
+const GRACE: Duration = Duration::from_secs(1);
+/// How long a probe has to give back what it holds when the run ends.
+const FAREWELL: Duration = Duration::from_millis(300);
 
 /// What one probe brought back.
 #[derive(Clone, Debug)]
@@ -171,6 +173,7 @@ impl<B: Clone + Send + 'static> Watch<B> {
         let mut since = clock::wall();
         // When the probe started that is on its way, the last that came back, and what was told of it.
         let mut asked: Option<Tick> = None;
+        let mut patience = clock::boot();
         let mut last: Option<Probed<B>> = None;
         let mut told: Option<(Status, Tick)> = None;
         let renew_every = self.settings.interval.max(self.settings.response_timeout);
@@ -182,8 +185,9 @@ impl<B: Clone + Send + 'static> Watch<B> {
                     worker.start(move |stop| probe(until, stop))?;
                 }
                 asked = Some(now);
+                patience = now.after(self.settings.response_timeout).after(GRACE);
             }
-            let given_up = asked.map(|started| started.after(self.settings.response_timeout).after(GRACE));
+            let given_up = asked.map(|_| patience);
             let next = Some(monitor.next_probe()).filter(|_| asked.is_none());
             // Within a pause the same is said again, so that it does not expire; near its end a probe will.
             let renew = told
@@ -196,7 +200,7 @@ impl<B: Clone + Send + 'static> Watch<B> {
             };
             let now = clock::boot();
             if let Woken::Signal(signal) = woken {
-                worker.end(now.after(Duration::from_secs(1)));
+                worker.end(now.after(FAREWELL));
                 outlet.die(signal);
                 return Ok(exit(*status));
             }
@@ -207,8 +211,13 @@ impl<B: Clone + Send + 'static> Watch<B> {
             }
             let mut came = worker.take().filter(|_| asked.is_some());
             if came.is_none() && given_up.is_some_and(|given_up| given_up <= now) {
-                worker.give_up();
-                came = Some(self.stuck());
+                if now.since(patience) > GRACE / 10 {
+                    // It was we who stood still: the probe has had no more time than we had.
+                    patience = now.after(GRACE);
+                } else {
+                    worker.give_up();
+                    came = Some(self.stuck());
+                }
             }
             let fresh = came.is_some();
             if let (Some(probed), Some(started)) = (came, asked) {
@@ -244,7 +253,7 @@ impl<B: Clone + Send + 'static> Watch<B> {
                 told = Some((standing.status, now));
             }
             if over || (concluded && !self.follow) {
-                worker.end(now.after(GRACE));
+                worker.end(now.after(FAREWELL));
                 let error = last.as_ref().and_then(|last| last.error.as_ref());
                 return Ok(match error.filter(|_| standing == Status::Unknown) {
                     Some(error) => error.exit,
