@@ -18,6 +18,7 @@ pub(crate) enum Reason {
     NoSuchClusterIp,
     NoSuchFeature,
     NoSuchInterface,
+    NoSuchName,
     NoSuchProgram,
     NotPermitted,
     OtherAddressesToo,
@@ -28,7 +29,7 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    pub(crate) const ALL: [Reason; 15] = [
+    pub(crate) const ALL: [Reason; 16] = [
         Reason::Ambiguous,
         Reason::BadFile,
         Reason::BadInput,
@@ -37,6 +38,7 @@ impl Reason {
         Reason::NoSuchClusterIp,
         Reason::NoSuchFeature,
         Reason::NoSuchInterface,
+        Reason::NoSuchName,
         Reason::NoSuchProgram,
         Reason::NotPermitted,
         Reason::OtherAddressesToo,
@@ -56,6 +58,7 @@ impl Reason {
             Reason::NoSuchClusterIp => "no-such-cluster-ip",
             Reason::NoSuchFeature => "no-such-feature",
             Reason::NoSuchInterface => "no-such-interface",
+            Reason::NoSuchName => "no-such-name",
             Reason::NoSuchProgram => "no-such-program",
             Reason::NotPermitted => "not-permitted",
             Reason::OtherAddressesToo => "other-addresses-too",
@@ -142,12 +145,14 @@ impl From<sys::Error> for Failure {
                 sentence: sentence + " (run it as root or grant the capability)",
             },
             sys::Error::Missing { mend, reason, .. } => {
-                let reason = match reason {
-                    Missing::Interface => Reason::NoSuchInterface,
-                    Missing::Program => Reason::NoSuchProgram,
-                    Missing::Feature => Reason::NoSuchFeature,
+                let (exit, reason) = match reason {
+                    Missing::Interface => (Exit::Missing, Reason::NoSuchInterface),
+                    Missing::Program => (Exit::Missing, Reason::NoSuchProgram),
+                    Missing::Feature => (Exit::Missing, Reason::NoSuchFeature),
+                    // It is not this host that lacks it.
+                    Missing::Name => (Exit::Undecided, Reason::NoSuchName),
                 };
-                Failure::new(Exit::Missing, reason, format!("{sentence} ({mend})"))
+                Failure::new(exit, reason, format!("{sentence} ({mend})"))
             }
             sys::Error::Late { doing, .. } => {
                 let reason = if doing == "take the lock" { Reason::LockHeld } else { Reason::TimedOut };

@@ -2,11 +2,14 @@
 
 pub mod bucket;
 pub mod hash_owner;
+pub mod health;
 pub mod heartbeat;
 pub mod vip;
 pub mod vrrp;
+mod watch;
 
 use crate::cli::Tool;
 
 /// Every command of the family, in the order of the manual.
-pub const TOOLS: &[&Tool] = &[&bucket::TOOL, &hash_owner::TOOL, &heartbeat::TOOL, &vip::TOOL, &vrrp::TOOL];
+pub const TOOLS: &[&Tool] =
+    &[&bucket::TOOL, &hash_owner::TOOL, &health::TOOL, &heartbeat::TOOL, &vip::TOOL, &vrrp::TOOL];

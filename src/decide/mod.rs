@@ -5,5 +5,7 @@
 pub(crate) mod bucket;
 pub(crate) mod hash_owner;
 pub(crate) mod heartbeat;
+pub(crate) mod monitor;
+pub(crate) mod score;
 pub(crate) mod vip;
 pub(crate) mod vrrp;

@@ -5,6 +5,7 @@ pub(crate) mod bucket;
 pub(crate) mod config;
 pub(crate) mod envelope;
 pub(crate) mod hash_owner;
+pub(crate) mod health;
 pub(crate) mod heartbeat;
 pub(crate) mod line;
 #[cfg(test)]

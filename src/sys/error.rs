@@ -34,6 +34,8 @@ pub(crate) enum Missing {
     Interface,
     Program,
     Feature,
+    /// A name that no address was found for.
+    Name,
 }
 
 impl Error {

@@ -4,7 +4,7 @@
 //! addresses in batches with one acknowledgement each take two thirds of its time.
 
 use super::{Error, Result};
-use crate::types::link::{Address, AddressFlags, Link, OUR_PROTO, Scope};
+use crate::types::link::{Address, AddressFlags, Link, OUR_PROTO, Operstate, Scope};
 use crate::types::net::{Mac, Prefix};
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
@@ -543,6 +543,7 @@ fn link(message: &LinkMessage) -> Link {
                 link.mac = <[u8; 6]>::try_from(bytes.as_slice()).ok().map(Mac).filter(|mac| *mac != Mac([0; 6]));
             }
             LinkAttribute::Link(index) => link.lower = Some(*index),
+            LinkAttribute::OperState(state) => link.operstate = Operstate(u8::from(*state)),
             LinkAttribute::PropList(properties) => {
                 link.altnames.extend(properties.iter().filter_map(|property| match property {
                     Prop::AltIfName(name) => Some(name.clone()),

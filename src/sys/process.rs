@@ -3,6 +3,7 @@
 use super::clock::Deadline;
 use super::error::Missing;
 use super::{Error, Result};
+use crate::types::time::Tick;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -11,6 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 /// What a program said and how it ended.
 #[derive(Debug)]
@@ -116,6 +118,80 @@ impl Running {
         let (stdout, stderr) = outcome?;
         Ok(Finished { status: status?, stdout, stderr })
     }
+}
+
+/// How a program that was watched ended.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    /// None where it was killed: at the deadline, or since the run ended.
+    pub(crate) status: Option<ExitStatus>,
+    /// What it printed, its beginning.
+    pub(crate) stdout: Vec<u8>,
+    /// What it complained of, where that was piped.
+    pub(crate) stderr: Vec<u8>,
+    /// It could not even be killed: a system call of it does not come back.
+    pub(crate) stuck: Option<Child>,
+}
+
+/// Runs a program in its own process group until it ends itself, `deadline` passes or `stop` becomes
+/// readable; the group is killed then.
+///
+/// Of what it says the first `keep` bytes are kept. Its end counts, not that of its output: a daemon that
+/// it left behind may hold that open.
+pub(crate) fn watch(mut command: Command, keep: usize, deadline: Tick, stop: BorrowedFd<'_>) -> Result<Watched> {
+    let name = command.get_program().display().to_string();
+    command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Error::Missing {
+            doing: "run".to_owned(),
+            object: name.clone(),
+            what: "no such program".to_owned(),
+            mend: "give its path".to_owned(),
+            reason: Missing::Program,
+        },
+        _ => Error::io("run", &name, &error),
+    })?;
+    let ended = super::raw::pidfd(child.id()).map_err(|errno| Error::call("watch", &name, errno))?;
+    let mut watched = Watched { status: None, stdout: Vec::new(), stderr: Vec::new(), stuck: None };
+    let (mut stdout, mut stderr, mut block) = (child.stdout.take(), child.stderr.take(), vec![0; 16384]);
+    loop {
+        let (over, said, complained) = {
+            let mut sources = super::event::Sources::default();
+            let (end, stopped) = (sources.readable(ended.as_fd()), sources.readable(stop));
+            let output = stdout.as_ref().map(|pipe| sources.readable(pipe.as_fd()));
+            let complaints = stderr.as_ref().map(|pipe| sources.readable(pipe.as_fd()));
+            if !sources.wait(Some(deadline))? || sources.is_ready(stopped) {
+                break;
+            }
+            let ready = |slot: Option<_>| slot.is_some_and(|slot| sources.is_ready(slot));
+            (sources.is_ready(end), ready(output), ready(complaints))
+        };
+        let failed = |error: std::io::Error| Error::io("read from", &name, &error);
+        if said {
+            read_some(&mut stdout, &mut block, keep, &mut watched.stdout).map_err(failed)?;
+        } else if complained {
+            read_some(&mut stderr, &mut block, keep, &mut watched.stderr).map_err(failed)?;
+        } else if over {
+            watched.status = Some(child.wait().map_err(|error| Error::io("wait for", &name, &error))?);
+            return Ok(watched);
+        }
+    }
+    kill_group(&child);
+    let mut sources = super::event::Sources::default();
+    sources.readable(ended.as_fd());
+    if sources.wait(Some(super::clock::boot().after(Duration::from_millis(100))))? {
+        child.wait().map_err(|error| Error::io("wait for", &name, &error))?;
+    } else {
+        watched.stuck = Some(child);
+    }
+    Ok(watched)
+}
+
+/// Reads what is there, and keeps the beginning of it all.
+fn read_some<R: Read>(pipe: &mut Option<R>, block: &mut [u8], keep: usize, into: &mut Vec<u8>) -> std::io::Result<()> {
+    drain(pipe, block, into)?;
+    into.truncate(keep);
+    Ok(())
 }
 
 fn command(program: &Path, args: &[&str]) -> Command {

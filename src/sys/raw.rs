@@ -53,6 +53,15 @@ pub(crate) fn random_u64() -> Result<u64> {
     random().map(u64::from_ne_bytes)
 }
 
+/// A descriptor of a child, readable once it has ended (`pidfd_open(2)`).
+pub(crate) fn pidfd(pid: u32) -> std::result::Result<OwnedFd, Errno> {
+    // SAFETY: no pointers.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::c_long::from(pid), 0 as libc::c_long) };
+    let fd = Errno::result(fd)?;
+    // SAFETY: a descriptor that was just made and that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) })
+}
+
 fn link_request(dev: &str) -> Option<libc::ifreq> {
     // SAFETY: ifreq is plain data; all zeroes is a valid value of it.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };

@@ -15,11 +15,33 @@ pub(crate) struct Link {
     pub(crate) up: bool,
     /// Up, and the other end is there (`IFF_LOWER_UP`).
     pub(crate) carrier: bool,
+    pub(crate) operstate: Operstate,
     pub(crate) loopback: bool,
     /// What kind of virtual link: `macvlan`, `bridge`, …
     pub(crate) kind: Option<String>,
     /// The link below this one.
     pub(crate) lower: Option<u32>,
+}
+
+/// The operational state of an interface (RFC 2863 §3.1.14, the kernel's `IF_OPER_*`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Operstate(pub(crate) u8);
+
+impl Operstate {
+    pub(crate) const NOT_PRESENT: Operstate = Operstate(1);
+
+    /// The word of `ip link`, in lower case.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self.0 {
+            1 => "notpresent",
+            2 => "down",
+            3 => "lowerlayerdown",
+            4 => "testing",
+            5 => "dormant",
+            6 => "up",
+            _ => "unknown",
+        }
+    }
 }
 
 impl Link {

@@ -8,5 +8,6 @@ pub(crate) mod link;
 pub(crate) mod net;
 pub(crate) mod node;
 pub(crate) mod status;
+pub(crate) mod target;
 pub(crate) mod time;
 pub(crate) mod vrrp;

@@ -49,6 +49,44 @@ impl fmt::Display for WallTime {
     }
 }
 
+impl FromStr for WallTime {
+    type Err = String;
+
+    /// Reads the form that is printed; a fraction may be shorter, longer or missing.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("'{text}' is not a time (RFC 3339 in UTC: 2026-01-31T12:00:00.000000Z)");
+        let (date, clock) = text.strip_suffix('Z').and_then(|text| text.split_once('T')).ok_or_else(wrong)?;
+        let (clock, fraction) = clock.split_once('.').unwrap_or((clock, "0"));
+        let numbers = |text: &str, mark: char| -> Option<[i64; 3]> {
+            let mut parts = text.split(mark).map(|part| {
+                part.parse::<u32>().ok().filter(|_| part.len() >= 2 && !part.starts_with('+')).map(i64::from)
+            });
+            let three = [parts.next()??, parts.next()??, parts.next()??];
+            parts.next().is_none().then_some(three)
+        };
+        let [year, month, day] = numbers(date, '-').ok_or_else(wrong)?;
+        let [hour, minute, second] = numbers(clock, ':').ok_or_else(wrong)?;
+        let digits = !fraction.is_empty() && fraction.bytes().all(|b| b.is_ascii_digit());
+        // The second 60 is a leap second.
+        let fits = year <= 9999 && (1..=12).contains(&month) && (1..=31).contains(&day);
+        if !fits || !digits || hour > 23 || minute > 59 || second > 60 {
+            return Err(wrong());
+        }
+        let micros = format!("{fraction:0<6}").get(..6).and_then(|six| six.parse::<i64>().ok()).ok_or_else(wrong)?;
+        let seconds = days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
+        Ok(WallTime { unix_us: seconds * 1_000_000 + micros })
+    }
+}
+
+/// The day of a date, counted from 1970-01-01 (Hinnant, `days_from_civil`).
+fn days(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * (month + if month > 2 { -3 } else { 9 }) + 2) / 5 + day - 1;
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+}
+
 /// The proleptic Gregorian date of a day counted from 1970-01-01 (Hinnant, "chrono-compatible
 /// low-level date algorithms", `civil_from_days`: years start in March, eras have 146,097 days).
 fn civil(days: i64) -> (i64, i64, i64) {
@@ -127,6 +165,28 @@ mod tests {
             (4_102_444_799_999_999, "2099-12-31T23:59:59.999999Z"),
         ] {
             assert_eq!(WallTime { unix_us }.to_string(), printed);
+        }
+    }
+
+    #[test]
+    fn wall_time_reads_as_it_prints() {
+        for unix_us in [0, 951_782_400_000_000, 1_795_992_271_853_505, -1, 4_102_444_799_999_999] {
+            let time = WallTime { unix_us };
+            assert_eq!(time.to_string().parse::<WallTime>().unwrap(), time);
+        }
+        assert_eq!("1970-01-01T00:00:01Z".parse::<WallTime>().unwrap().unix_us, 1_000_000);
+        assert_eq!("1970-01-01T00:00:01.5Z".parse::<WallTime>().unwrap().unix_us, 1_500_000);
+        for text in [
+            "",
+            "1970-01-01",
+            "1970-13-01T00:00:00Z",
+            "1970-01-01T24:00:00Z",
+            "1970-01-01T00:00:00",
+            "x",
+            "1970-01-01T00:00:00.Z",
+            "1970-01-01T00:00:00.é00000Z",
+        ] {
+            assert!(text.parse::<WallTime>().is_err(), "{text}");
         }
     }
 

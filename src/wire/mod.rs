@@ -3,11 +3,14 @@
 pub(crate) mod arp;
 pub(crate) mod checksum;
 pub(crate) mod clusterip;
+pub(crate) mod dns;
 pub(crate) mod ethernet;
 pub(crate) mod flow;
 pub(crate) mod heartbeat;
+pub(crate) mod icmp;
 pub(crate) mod ndp;
 pub(crate) mod nft;
 pub(crate) mod probe;
+pub(crate) mod proc;
 pub(crate) mod tcp;
 pub(crate) mod vrrp;

@@ -44,6 +44,7 @@ const fn row(name: &'static str, about: &'static str, run: fn(&str, &Bench, &mut
 pub(crate) const ROWS: &[Row] = &[
     row("vip-show", "one start: vip show / ip -j addr, wall and CPU <= 1.0", vip_show),
     row("bucket-show", "one start: bucket show / nft -j list table, wall and CPU <= 1.4", bucket_show),
+    row("health-tcp", "one check: health tcp / sh and nc, as a check script has it, wall and CPU <= 1.0", health_tcp),
     row("hash-owner-brief", "5,000,000 addresses: hash-owner --brief / wc -l, <= 4", hash_owner_brief),
     row("hash-owner-json", "5,000,000 addresses: hash-owner / wc -l, <= 12", hash_owner_json),
     row("hash-owner-cat", "the same two through '| cat', told", hash_owner_cat),
@@ -128,6 +129,20 @@ fn bucket_show(name: &str, bench: &Bench, report: &mut Report) {
         Pairs::measure(count, || run_well(&mut ours), || run_well(&mut peer))
     });
     report.pairs(name, &pairs.join().unwrap(), Some(1.4), Some(1.4), "");
+}
+
+/// A check script of keepalived's kind: a shell and nc.
+fn health_tcp(name: &str, bench: &Bench, report: &mut Report) {
+    let lab = lab();
+    let host = lab.host("n1", &["192.0.2.1/24"]);
+    let (count, health) = (bench.pairs(300), bench.binary("health"));
+    let listener = host.inside(|| std::net::TcpListener::bind("192.0.2.1:80").unwrap()).join().unwrap();
+    std::thread::spawn(move || listener.incoming().for_each(drop));
+    let mut ours = on(&host, health, "tcp 192.0.2.1:80");
+    let mut peer = Command::new("sh");
+    peer.args(["-c", "nc -z -w 2 192.0.2.1 80"]).stdin(Stdio::null()).stdout(Stdio::null());
+    let pairs = host.inside(move || Pairs::measure(count, || run_well(&mut ours), || run_well(&mut peer)));
+    report.pairs(name, &pairs.join().unwrap(), Some(1.0), Some(1.0), "");
 }
 
 // Bulk.
@@ -627,7 +642,7 @@ fn sender(bench: &Bench, host: &Host, node: &str, key: &Path) -> Receiver {
 
 // What is told.
 
-const BINARIES: [&str; 4] = ["bucket", "hash-owner", "heartbeat", "vip"];
+const BINARIES: [&str; 5] = ["bucket", "hash-owner", "health", "heartbeat", "vip"];
 
 fn sizes(name: &str, bench: &Bench, report: &mut Report) {
     for binary in BINARIES {
@@ -644,6 +659,7 @@ fn instructions(name: &str, bench: &Bench, report: &mut Report) {
         ("vip show".to_owned(), format!("{} show", path("vip"))),
         ("ip -j addr".to_owned(), "ip -j addr".to_owned()),
         ("bucket --version".to_owned(), format!("{} --version", path("bucket"))),
+        ("health load".to_owned(), format!("{} load --limit 100000", path("health"))),
         ("heartbeat --version".to_owned(), format!("{} --version", path("heartbeat"))),
         ("hash-owner 192.0.2.1".to_owned(), format!("{} --total 8 192.0.2.1", path("hash-owner"))),
         ("true".to_owned(), "true".to_owned()),

@@ -3,7 +3,7 @@
 use crate::targets::{KEY, keys};
 use crate::types::net::Mac;
 use crate::wire::heartbeat::{ClusterHash, Echoed, Echoes, Frame, PeerHash};
-use crate::wire::{arp, ndp};
+use crate::wire::{arp, icmp, ndp};
 use std::fs;
 use std::path::PathBuf;
 
@@ -12,6 +12,7 @@ const STATE: &str = r#"{"kind":"bucket.state","v":1,"time":"2026-11-30T03:00:59.
 const BEAT: &str = r#"{"kind":"heartbeat.recv","v":1,"time":"2026-11-30T03:00:59.284429Z","host":"n1","subject":"n2","status":"up","valid_for_ms":3000,"received_ms":123456.789,"event":"up","cluster":"failover","incarnation":1796000000000,"sequence":7,"hears_us":true,"hears_links":[0,1],"links":[{"link":0,"local":"192.0.2.1","remote":"192.0.2.2:6940","status":"up","received":7,"lost":0,"jitter_ms":0.1,"last_gap_ms":50}],"lag_ms":0,"view":{"n2":"up","n3":"down"},"payload":[{"received_ms":123456.789,"kind":"bucket.state","v":1,"host":"n2","subject":"192.0.2.100","own":"5-8","draining":"","epoch":3,"config":"0123456789abcdef"}]}"#;
 const PLAN: &str = r#"{"kind":"bucket.plan","v":1,"time":"2026-11-30T03:00:59.284429Z","host":"n1","subject":"192.0.2.100","total":8,"epoch":3,"config":"0123456789abcdef","owners":{"n1":"1-4","n2":"5-8"},"mine":"1-4","moves":[{"buckets":"5","from":"n2","to":"n1","how":"take-over","why":"n2 is down"}],"nodes":{"n1":{"status":"up","weight":1,"own":"1-4","draining":""}},"unowned":"","held":"","needs_fence":[]}"#;
 const FLOW: &str = r#"{"kind":"conntrack","src":"192.0.2.7","sport":4660,"dst":"192.0.2.100","dport":80,"proto":"tcp","other":[1e2,0.10,18446744073709551617]}"#;
+const VERDICT: &str = r#"{"kind":"health.tcp","v":1,"time":"2026-11-30T10:01:05.520034Z","host":"n1","subject":"192.0.2.2:80","status":"down","renewal":true,"valid_for_ms":12000.0,"received_ms":30739565.464,"boot_id":"89643072-781f","detect_ms":{"min":12000.0,"max":17000.0},"failure":"refused","attempts":1}"#;
 const FENCE: &str = r#"{"kind":"node","subject":"n2","status":"down","weight":3,"fence":{"node":"n2","incarnation":7,"time":"2026-11-30T03:00:59Z","agent":"ipmi"}}"#;
 
 fn tree(path: &str) -> PathBuf {
@@ -90,6 +91,19 @@ pub(crate) fn of(name: &str) -> Vec<Vec<u8>> {
             ndp::advertisement(mac, mac, v6, false, Some((Mac([2, 0, 0, 0, 0, 2]), v6))),
             ndp::probe(mac, v6),
         ],
+        "dns_answer" => {
+            // Two answers behind an alias, as RFC 1035 §4 lays them out.
+            let mut answer = vec![0x12, 0x34, 0x81, 0x80, 0, 1, 0, 3, 0, 0, 0, 0];
+            answer.extend(b"\x03www\x07example\x03org\x00\x00\x01\x00\x01");
+            answer.extend(b"\xc0\x0c\x00\x05\x00\x01\x00\x00\x00\x3c\x00\x04\x01a\xc0\x10");
+            for last in [20, 10] {
+                answer.extend(b"\xc0\x2d\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x04\xc0\x00\x02");
+                answer.push(last);
+            }
+            let mut seeds = vec![answer];
+            seeds.extend(texts(&["search a\nnameserver 192.0.2.53\n", "www.example.org"]));
+            seeds
+        }
         "flow_line" => {
             let mut seeds = lines(&files("tests/data/flow", ".txt"));
             seeds.extend(lines(&files("tests/data/flow", ".flows")));
@@ -101,10 +115,26 @@ pub(crate) fn of(name: &str) -> Vec<Vec<u8>> {
             ]));
             seeds
         }
+        "icmp_reply" => {
+            let nonce = b"0123456789abcdef";
+            let mut reply = icmp::echo(v4.into(), 1, 7, nonce);
+            reply[0] = 0;
+            let mut reply6 = icmp::echo(v6.into(), 1, 7, nonce);
+            reply6[0] = 129;
+            vec![reply.clone(), reply6, [vec![0x45; 20], reply].concat()]
+        }
+        "proc_files" => texts(&[
+            "0.20 1.50 0.05 1/123 4567\n",
+            "cpu  1 2\ncpu0 1\ncpu1 1\nintr 5\n",
+            "MemTotal:  100 kB\nMemAvailable:   7 kB\n",
+            "42 (nginx) S 1 42 42 0 -1",
+            "nginx: master process /usr/sbin/nginx\0",
+        ]),
         "ss_peer" => lines(&files("tests/data/flow", ".txt")),
         "record_line" => {
             let mut seeds = texts(&[SHOW, STATE, BEAT, PLAN, FLOW, FENCE, "n1 1-4\nn2 5-8\n# all\n"]);
             seeds.extend(lines(&files("tests/data/vectors/hash", ".jsonl")).into_iter().take(50));
+            seeds.extend(texts(&[VERDICT]));
             seeds.push(b"[".repeat(5000));
             seeds.push([br#"{"a":"#.repeat(1000), b"1".to_vec(), b"}".repeat(1000)].concat());
             seeds
@@ -115,6 +145,14 @@ pub(crate) fn of(name: &str) -> Vec<Vec<u8>> {
             state(
                 "bucket",
                 r#"{"vip":"192.0.2.100","dev":"eth0","mac":"01:02:03:04:05:06","made_from":"02:00:00:00:00:01","total":8,"seed":0,"mode":"sourceip","proto":null,"port":null,"rest":"drop","epoch":3,"config":null,"owned":"1-4","opening":"","reset":"","draining":""}"#,
+            ),
+            state(
+                "health-damp",
+                r#"{"subjects":{"a":{"raw":"up","status":"down","verdict":"up","good":1,"bad":0,"untold":0,"penalty":2500.5,"at_ms":12.5,"flapping":true,"fell_ms":null,"changes":3}}}"#,
+            ),
+            state(
+                "health-score",
+                r#"{"services":{"a":{"status":"up","until_ms":12.5},"b":{"status":"down","until_ms":null}}}"#,
             ),
             state(
                 "bucket-plan",
@@ -138,6 +176,8 @@ pub(crate) fn of(name: &str) -> Vec<Vec<u8>> {
             "1m30s",
             "300ms",
             "node-1.example",
+            "www.example.org:80",
+            "2026-11-30T10:01:05.520034Z",
         ]),
         other => panic!("{other} has no seeds"),
     }

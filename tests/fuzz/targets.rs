@@ -5,12 +5,13 @@
 
 use crate::record::line::Line;
 use crate::record::state::{self, Origin};
-use crate::record::{bucket, hash_owner, heartbeat};
+use crate::record::{bucket, hash_owner, health, heartbeat};
 use crate::types::bucket::Buckets;
 use crate::types::net::{Endpoint, Mac, Prefix};
-use crate::types::time::{Span, Tick};
+use crate::types::target::Target;
+use crate::types::time::{Span, Tick, WallTime};
 use crate::wire::heartbeat::{ClusterHash, Frame, Keys, PeerHash};
-use crate::wire::{arp, clusterip, ethernet, flow, ndp, nft, tcp};
+use crate::wire::{arp, clusterip, dns, ethernet, flow, icmp, ndp, nft, proc, tcp};
 use std::fmt::{Debug, Display};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -18,13 +19,16 @@ use std::str::FromStr;
 pub(crate) type One = fn(&[u8]);
 
 /// Every parser by its name.
-pub(crate) const TARGETS: [(&str, One); 12] = [
+pub(crate) const TARGETS: [(&str, One); 15] = [
     ("heartbeat_frame", heartbeat_frame),
     ("heartbeat_keys", heartbeat_keys),
     ("heartbeat_payload", heartbeat_payload),
     ("frame_arp", frame_arp),
     ("frame_ndp", frame_ndp),
+    ("dns_answer", dns_answer),
     ("flow_line", flow_line),
+    ("icmp_reply", icmp_reply),
+    ("proc_files", proc_files),
     ("ss_peer", ss_peer),
     ("record_line", record_line),
     ("state_file", state_file),
@@ -111,6 +115,39 @@ fn flow_line(bytes: &[u8]) {
     }
 }
 
+/// What comes back on the port that a question left by. What is believed answers that question.
+fn dns_answer(bytes: &[u8]) {
+    let question = dns::Question::new("www.example.org", "A", 0x1234).unwrap();
+    if let Some(answer) = question.answer(bytes) {
+        assert_eq!(bytes[..2], [0x12, 0x34]);
+        assert!(answer.addresses.len() >= answer.answers.len());
+    }
+    let _ = std::str::from_utf8(bytes).map(|text| {
+        let _ = dns::first_nameserver(text);
+        let _ = dns::Question::new(text, "TXT", 1).map(|question| question.encode());
+    });
+}
+
+/// A packet on a socket for ICMP.
+fn icmp_reply(bytes: &[u8]) {
+    for (v6, with_ip) in [(false, false), (false, true), (true, false)] {
+        if icmp::reply(bytes, v6, with_ip, b"0123456789abcdef").is_some() {
+            assert!(bytes.ends_with(b"0123456789abcdef"));
+        }
+    }
+}
+
+/// Files of /proc: a process chooses its own name and command line.
+fn proc_files(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let _ = proc::loadavg(&text);
+    let _ = proc::cpus(&text);
+    let _ = proc::meminfo(&text, "MemAvailable");
+    if let Some((name, _)) = proc::stat(&text) {
+        let _ = proc::is_called("nginx", name, bytes);
+    }
+}
+
 /// A line of `ss -Hnt`.
 fn ss_peer(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
@@ -140,6 +177,7 @@ fn record_line(bytes: &[u8]) {
     let _ = bucket::read_words(&line, None);
     let _ = bucket::read_words(&line, Some("192.0.2.100"));
     let _ = bucket::read_plan(&line, "192.0.2.100", "n1").map(drop);
+    let _ = health::verdict(&line);
     let _ = heartbeat::Traveller::read(text, Tick::default()).map(|record| record.line(Tick::default()));
 }
 
@@ -150,6 +188,12 @@ fn state_file(bytes: &[u8]) {
     let _ = state::read_lasting::<heartbeat::Remembered>(bytes, &origin("heartbeat-recv"));
     if let Ok(state::Read::Current(kept)) = state::read::<bucket::Kept>(bytes, &origin("bucket")) {
         let _ = kept.read();
+    }
+    if let Ok(state::Read::Current(memory)) = state::read::<health::Damping>(bytes, &origin("health-damp")) {
+        let _ = memory.read();
+    }
+    if let Ok(state::Read::Current(known)) = state::read::<health::Known>(bytes, &origin("health-score")) {
+        let _ = known.read();
     }
     if let Ok(state::Read::Current(memory)) = state::read::<bucket::Remembered>(bytes, &origin("bucket-plan")) {
         let _ = memory.read();
@@ -187,6 +231,8 @@ fn words(bytes: &[u8]) {
     same::<Prefix>(text);
     same::<Endpoint>(text);
     same::<Buckets>(text);
+    same::<Target>(text);
+    same::<WallTime>(text);
     let _ = text.parse::<Span>();
     let _ = crate::types::node::check_name(text);
 }

@@ -1,0 +1,416 @@
+//! `health score`: what do the verdicts leave of this node's priority?
+
+use super::MOST_SUBJECTS;
+use crate::cli::args::{self, flags};
+use crate::cli::input::{Complaints, Fed, Feed, Got, Lines};
+use crate::cli::stream::{Pump, Woken};
+use crate::cli::{Exit, Failure, Process, Verb};
+use crate::cmd::watch::exit;
+use crate::decide::score::{Policy, Service, Tally, Unknown};
+use crate::record::Head;
+use crate::record::health::{Base, Known, SCORE_COLUMNS, SCORE_SCHEMA, Score, Verdict, tick, verdict};
+use crate::record::line::Line;
+use crate::sys::clock;
+use crate::sys::state::{folder, standby};
+use crate::sys::watch::Watch;
+use crate::types::status::Status;
+use crate::types::time::{Span, Tick, WallTime, millis};
+use clap::{ArgMatches, Args, ValueEnum};
+use nix::sys::signal::Signal;
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub(super) const VERB: Verb = Verb {
+    name: "score",
+    about: "Conclude from verdicts what is left of this node's priority; 0 gives the address up",
+    examples: "(health link eth0; health tcp 127.0.0.1:80 --retries 1) | health score --policy all\n\
+               health tcp 127.0.0.1:80 --follow | health score --follow --brief | heartbeat send --payload - \
+               --to 192.0.2.2 --key k\n\
+               health score --base 192.0.2.10=200,192.0.2.11=100 --expect web,db --follow < verdicts",
+    args: flags::<Flags>,
+    schemas: &[SCORE_SCHEMA],
+    columns: SCORE_COLUMNS,
+    run,
+};
+
+#[derive(Args, Debug)]
+struct Flags {
+    /// How services that are down lower the priority
+    #[arg(long, value_name = "HOW", default_value = "progressive")]
+    policy: How,
+
+    /// The priority when all is well, 1 to 255: one number, or one for each VIP
+    #[arg(long, value_name = "BP|VIP=BP,...", default_value = "100", value_delimiter = ',', value_parser = base)]
+    base: Vec<(Option<String>, u8)>,
+
+    /// What a service counts as that nobody knows about
+    #[arg(long, value_name = "AS", default_value = "hold")]
+    unknown: CountAs,
+
+    /// Services that count also before anybody has said anything of them
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    expect: Vec<String>,
+
+    /// As a stream, wait so long for a verdict on each that is expected, before the first conclusion
+    #[arg(long, value_name = "D", default_value = "15s")]
+    settle: Span,
+
+    /// While FILE is there the priority is 0; its text is the reason
+    #[arg(long, value_name = "FILE")]
+    standby: Option<PathBuf>,
+
+    /// Leave the services out: short enough for a beat
+    #[arg(long)]
+    brief: bool,
+
+    /// Remember the last verdicts from run to run
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+
+    /// Once, take a record without arrival by its own time, at most so far ahead of ours
+    #[arg(long, value_name = "D", default_value = "2s")]
+    max_skew: Span,
+
+    /// Conclude after each step of the input and at each expiry, and print what changed
+    #[arg(long)]
+    follow: bool,
+
+    /// Repeat the conclusion at least every D, for as long as it holds
+    #[arg(long, value_name = "D", default_value = "1s")]
+    renew: Span,
+
+    /// End after D with the status of the last conclusion
+    #[arg(long = "for", value_name = "D", requires = "follow")]
+    duration: Option<Span>,
+
+    /// Copy each line of input first
+    #[arg(long)]
+    pass: bool,
+
+    /// End with status 0 whatever was concluded
+    #[arg(long)]
+    exit_zero: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum How {
+    /// Not at all
+    None,
+    /// One that is down lowers it to 0
+    All,
+    /// Only all of them down lower it to 0
+    One,
+    /// Each takes its part: base x up / total, rounded down, but at least 1 while one is up
+    Progressive,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum CountAs {
+    /// Its last verdict until that expires, then down
+    Hold,
+    /// Down at once
+    Down,
+    /// Up
+    Up,
+}
+
+fn base(text: &str) -> Result<(Option<String>, u8), String> {
+    let (vip, number) = text.split_once('=').map_or((None, text), |(vip, number)| (Some(vip.to_owned()), number));
+    if vip.as_ref().is_some_and(String::is_empty) {
+        return Err(format!("'{text}' names no VIP"));
+    }
+    let number = number.parse().ok().filter(|number| *number > 0 && !text.contains('+'));
+    number.map(|number| (vip, number)).ok_or_else(|| format!("'{text}' is not a priority from 1 to 255"))
+}
+
+fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
+    let flags: Flags = args::read(matches)?;
+    if flags.renew.0.is_zero() {
+        return Err(Failure::usage("--renew must be above 0s"));
+    }
+    let _lock = super::lock("health-score", flags.state.as_ref(), process.deadline(Duration::ZERO))?;
+    let mut scorer = Scorer::new(flags, process)?;
+    let answer = if scorer.flags.follow { scorer.follow(process)? } else { scorer.once(process)? };
+    let answer = if scorer.flags.exit_zero { Exit::Yes } else { answer };
+    Ok(answer.and(scorer.complaints.finish()))
+}
+
+/// What was concluded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Conclusion {
+    tally: Tally,
+    priority: Option<u8>,
+    priorities: Option<BTreeMap<String, u8>>,
+    standby: Option<String>,
+}
+
+impl Conclusion {
+    fn status(&self) -> Status {
+        let highest = self.priority.or(self.priorities.as_ref().and_then(|each| each.values().max().copied()));
+        match highest {
+            None => Status::Unknown,
+            Some(0) => Status::Down,
+            Some(_) => Status::Up,
+        }
+    }
+
+    /// Whether it says something else than `other`; how long it holds changes with every record.
+    fn is_news(&self, other: &Conclusion) -> bool {
+        let settled = |conclusion: &Conclusion| Conclusion {
+            tally: Tally { until: None, ..conclusion.tally.clone() },
+            ..conclusion.clone()
+        };
+        settled(self) != settled(other)
+    }
+}
+
+struct Scorer {
+    flags: Flags,
+    policy: Policy,
+    unknown: Unknown,
+    base: Base,
+    services: BTreeMap<String, Service>,
+    boot_id: String,
+    complaints: Complaints,
+}
+
+impl Scorer {
+    fn new(flags: Flags, process: &Process) -> Result<Self, Failure> {
+        let each: BTreeMap<String, u8> =
+            flags.base.iter().filter_map(|(vip, number)| Some((vip.clone()?, *number))).collect();
+        let base = match flags.base.as_slice() {
+            [(None, number)] => Base::One(*number),
+            several if each.len() == several.len() => Base::Each(each),
+            _ => return Err(Failure::usage("--base: one number, or VIP=BP,... with each VIP once")),
+        };
+        let mut services = match &flags.state {
+            Some(path) => super::remembered(path, "health-score", process, Known::read)?.unwrap_or_default(),
+            None => BTreeMap::new(),
+        };
+        for name in &flags.expect {
+            services.entry(name.clone()).or_insert(Service::SILENT);
+        }
+        Ok(Scorer {
+            policy: match flags.policy {
+                How::None => Policy::None,
+                How::All => Policy::All,
+                How::One => Policy::One,
+                How::Progressive => Policy::Progressive,
+            },
+            unknown: match flags.unknown {
+                CountAs::Hold => Unknown::Hold,
+                CountAs::Down => Unknown::Down,
+                CountAs::Up => Unknown::Up,
+            },
+            base,
+            services,
+            boot_id: clock::boot_id(),
+            complaints: Complaints::new(&process.who),
+            flags,
+        })
+    }
+
+    /// Takes a line in; says whether it renewed something that counts.
+    fn take(&mut self, text: &str, now: Tick) -> Result<bool, String> {
+        let Some(said) = verdict(&Line::parse(text)?)? else { return Ok(false) };
+        if self.services.len() >= MOST_SUBJECTS && !self.services.contains_key(&said.subject) {
+            return Err(format!("there are more than {MOST_SUBJECTS} subjects"));
+        }
+        let valid_for = said.valid_for_ms.map(|ms| tick(ms).map(|tick| tick.0)).transpose()?;
+        let arrived = self.arrived(&said, now)?;
+        // What is of another boot, or of a clock that is ahead, is no verdict of today.
+        let (status, expires) = match arrived {
+            Some(arrived) => (said.status, valid_for.map(|valid_for| arrived.after(valid_for))),
+            None => (Status::Unknown, None),
+        };
+        self.services.entry(said.subject).or_insert(Service::SILENT).note(status, expires);
+        Ok(said.renewal)
+    }
+
+    /// When it reached this machine, as far as it says so; none where that cannot be.
+    fn arrived(&self, said: &Verdict, now: Tick) -> Result<Option<Tick>, String> {
+        if said.boot_id.as_ref().is_some_and(|boot_id| *boot_id != self.boot_id) {
+            return Ok(None);
+        }
+        if let Some(ms) = said.received_ms {
+            // Decimals are cut on the way; more ahead than that it is another boot's.
+            return Ok(Some(tick(ms)?).filter(|arrived| *arrived <= now.after(Duration::from_millis(1))));
+        }
+        match &said.time {
+            Some(time) if !self.flags.follow => {
+                let time: WallTime = time.parse()?;
+                let age_us = clock::wall().unix_us.saturating_sub(time.unix_us);
+                let skew_us = i64::try_from(self.flags.max_skew.0.as_micros()).unwrap_or(i64::MAX);
+                let age = Duration::from_micros(u64::try_from(age_us).unwrap_or(0));
+                Ok((age_us >= -skew_us).then(|| Tick(now.0.saturating_sub(age))))
+            }
+            _ => Ok(Some(now)),
+        }
+    }
+
+    fn conclude(&self, now: Tick) -> Result<Conclusion, Failure> {
+        let tally = Tally::new(&self.services, self.unknown, now);
+        let file = self.flags.standby.as_deref();
+        let rest = standby(file, None)?;
+        let priority = |base: u8, rests: bool| {
+            if rests { Some(0) } else { tally.priority(self.policy, self.unknown, base) }
+        };
+        let (one, each) = match &self.base {
+            Base::One(base) => (priority(*base, rest.is_some()), None),
+            Base::Each(bases) => {
+                let mut each = BTreeMap::new();
+                for (vip, base) in bases {
+                    if let Some(priority) = priority(*base, standby(file, Some(vip))?.is_some()) {
+                        each.insert(vip.clone(), priority);
+                    }
+                }
+                (None, Some(each).filter(|each| !each.is_empty()))
+            }
+        };
+        Ok(Conclusion { tally, priority: one, priorities: each, standby: rest.map(|rest| rest.reason) })
+    }
+
+    fn record(&self, conclusion: &Conclusion, node: &str, renewal: bool, now: Tick) -> (Head, Score) {
+        let mut head = Head::new("health.score").about(node);
+        head.status = Some(conclusion.status());
+        head.renewal = renewal;
+        head.valid_for_ms = conclusion.tally.until.map(|until| millis(until.since(now)));
+        head.received_ms = Some(now.as_ms());
+        head.boot_id = (!self.flags.follow).then(|| self.boot_id.clone());
+        head.standby.clone_from(&conclusion.standby);
+        let mut score = Score::new(self.policy.as_str(), self.base.clone(), &conclusion.tally, self.flags.brief);
+        score.priority = conclusion.priority;
+        score.priorities.clone_from(&conclusion.priorities);
+        (head, score)
+    }
+
+    fn keep(&self, process: &Process) -> Result<(), Failure> {
+        match &self.flags.state {
+            Some(path) => super::remember(path, "health-score", process, &Known::new(&self.services)),
+            None => Ok(()),
+        }
+    }
+
+    fn once(&mut self, process: &mut Process) -> Result<Exit, Failure> {
+        let mut lines = Lines::stdin();
+        while let Some(got) = lines.next()? {
+            match got {
+                Got::Line(number, text) => match self.take(text, clock::boot()) {
+                    Ok(_) if self.flags.pass => process.out.whole_lines(format!("{text}\n").as_bytes())?,
+                    Ok(_) => {}
+                    Err(why) => self.complaints.line(number, &why),
+                },
+                Got::Malformed(number, why) => self.complaints.line(number, &why),
+            }
+        }
+        let now = clock::boot();
+        let conclusion = self.conclude(now)?;
+        let (head, record) = self.record(&conclusion, &process.node, false, now);
+        process.out.record(&head, &record)?;
+        self.keep(process)?;
+        Ok(exit(conclusion.status()))
+    }
+
+    fn follow(&mut self, process: &mut Process) -> Result<Exit, Failure> {
+        let mut pump = Pump::new(&process.node, process.form)?;
+        let mut status = Status::Unknown;
+        let outcome = self.steps(process, &mut pump, &mut status);
+        pump.stream.finish();
+        match outcome {
+            Ok(Some(signal)) => Ok(pump.die(signal)),
+            // A reader that left changes no answer.
+            Err(failure) if !failure.is_reader_gone() => Err(failure),
+            Ok(None) | Err(_) => Ok(exit(status)),
+        }
+    }
+
+    /// Whether there is something to conclude from: each expected service was told of, or enough time
+    /// has passed. A node that has just started must not give up what it does not know about yet.
+    fn is_settled(&self, until: Tick, now: Tick) -> bool {
+        let told = !self.services.is_empty() && self.services.values().all(Service::was_known);
+        now >= until || told || self.unknown != Unknown::Hold
+    }
+
+    /// Concludes after each step of the input, at each expiry and with each change of a standby file.
+    fn steps(&mut self, process: &Process, pump: &mut Pump, status: &mut Status) -> Result<Option<Signal>, Failure> {
+        let own = self.flags.standby.clone().unwrap_or_else(|| folder().join("standby"));
+        let has_folder = own.parent().is_some_and(|folder| folder.as_os_str().is_empty() || folder.is_dir());
+        let mut watch = Watch::new(if has_folder { std::slice::from_ref(&own) } else { &[] })?;
+        let (mut feed, stdin) = (Feed::default(), std::io::stdin());
+        let end = process.stream_end(self.flags.duration);
+        let settled = clock::boot().after(self.flags.settle.0);
+        let mut told: Option<(Conclusion, Tick)> = None;
+        loop {
+            let expiry = told.as_ref().and_then(|(conclusion, _)| conclusion.tally.until);
+            let again = told.as_ref().map_or(settled, |(_, at)| at.after(self.flags.renew.0));
+            let wake = [expiry, Some(again), end].into_iter().flatten().min();
+            let ready = match pump.wait(&[stdin.as_fd(), watch.as_fd()], wake)? {
+                Woken::Signal(signal) => return Ok(Some(signal)),
+                Woken::Ready(ready) => ready,
+            };
+            let now = clock::boot();
+            let mut renewal = now >= again;
+            if ready.first() == Some(&true) {
+                let lines: Vec<Fed> = feed.take()?;
+                for (number, line) in lines {
+                    match line.and_then(|text| self.take(&text, now).map(|renewed| (text, renewed))) {
+                        Ok((text, renewed)) => {
+                            renewal |= renewed;
+                            if self.flags.pass {
+                                pump.stream.pass(&text)?;
+                            }
+                        }
+                        Err(why) => self.complaints.line(number, &why),
+                    }
+                }
+            }
+            if ready.get(1) == Some(&true) {
+                watch.changed();
+            }
+            let over = feed.is_ended() || end.is_some_and(|end| end <= now);
+            if over || self.is_settled(settled, now) {
+                let conclusion = self.conclude(now)?;
+                let news = told.as_ref().is_none_or(|(before, _)| conclusion.is_news(before));
+                *status = conclusion.status();
+                if news || renewal {
+                    let (head, record) = self.record(&conclusion, &process.node, !news, now);
+                    pump.stream.record(head, &record)?;
+                    told = Some((conclusion, now));
+                } else if let Some((before, _)) = &mut told {
+                    before.tally.until = conclusion.tally.until;
+                }
+                if news {
+                    self.keep(process)?;
+                }
+            }
+            if over {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_base_outside_1_to_255_is_refused() {
+        for (text, read) in [
+            ("100", Some((None, 100))),
+            ("192.0.2.1=255", Some((Some("192.0.2.1".to_owned()), 255))),
+            ("2001:db8::1=1", Some((Some("2001:db8::1".to_owned()), 1))),
+            ("0", None),
+            ("256", None),
+            ("-1", None),
+            ("+1", None),
+            ("192.0.2.1=0", None),
+            ("=1", None),
+            ("", None),
+        ] {
+            assert_eq!(base(text).ok(), read, "{text}");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! TCP connections and UDP questions by a chosen way, never waited for beyond a deadline.
+
+use super::error::Missing;
+use super::event::Sources;
+use super::{Error, Result, clock};
+use crate::types::net::Endpoint;
+use crate::types::target::Target;
+use crate::types::time::Tick;
+use nix::errno::Errno;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6, ToSocketAddrs};
+use std::os::fd::AsFd;
+
+/// More addresses of one name than this are not tried.
+const MOST_ADDRESSES: usize = 16;
+
+/// The way that a probe leaves by.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Via {
+    pub(crate) source: Option<IpAddr>,
+    pub(crate) dev: Option<String>,
+}
+
+/// The addresses of a target, with the port that it names or `default_port`.
+///
+/// # Errors
+/// A name that cannot be looked up, or an interface that is not there. Looking up a name can take
+/// longer than any deadline: the resolver has its own.
+pub(crate) fn resolve(target: &Target, default_port: u16) -> Result<Vec<SocketAddr>> {
+    match target {
+        Target::Address(endpoint) => address(endpoint, default_port).map(|address| vec![address]),
+        Target::Name { name, port } => {
+            let failed = |why: String| Error::Missing {
+                doing: "look up".to_owned(),
+                object: name.clone(),
+                what: why,
+                mend: "an address needs no look-up".to_owned(),
+                reason: Missing::Name,
+            };
+            let found = (name.as_str(), port.unwrap_or(default_port))
+                .to_socket_addrs()
+                .map_err(|error| failed(error.to_string()))?;
+            let mut addresses: Vec<SocketAddr> = Vec::new();
+            for address in found.take(MOST_ADDRESSES) {
+                if !addresses.contains(&address) {
+                    addresses.push(address);
+                }
+            }
+            if addresses.is_empty() { Err(failed("it has no address".to_owned())) } else { Ok(addresses) }
+        }
+    }
+}
+
+fn address(endpoint: &Endpoint, default_port: u16) -> Result<SocketAddr> {
+    let port = endpoint.port.unwrap_or(default_port);
+    let scope = match &endpoint.dev {
+        Some(dev) => nix::net::if_::if_nametoindex(dev.as_str())
+            .map_err(|_| Error::no_interface("probe", endpoint.to_string()))?,
+        None => 0,
+    };
+    Ok(match endpoint.addr {
+        IpAddr::V4(addr) => SocketAddr::from((addr, port)),
+        IpAddr::V6(addr) => SocketAddrV6::new(addr, port, 0, scope).into(),
+    })
+}
+
+/// A socket on its way, bound as `via` says. Never blocking.
+fn open(to: SocketAddr, kind: Type, protocol: Protocol, via: &Via) -> std::result::Result<Socket, Errno> {
+    let errno = |error: std::io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+    let socket = Socket::new(Domain::for_address(to), kind, Some(protocol)).map_err(errno)?;
+    socket.set_nonblocking(true).map_err(errno)?;
+    bind(&socket, to, via)?;
+    Ok(socket)
+}
+
+/// Binds a socket to the interface and the address that it shall leave by.
+pub(super) fn bind(socket: &Socket, to: SocketAddr, via: &Via) -> std::result::Result<(), Errno> {
+    let errno = |error: std::io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+    if let Some(dev) = &via.dev {
+        socket.bind_device(Some(dev.as_bytes())).map_err(errno)?;
+    }
+    if let Some(source) = via.source {
+        if source.is_ipv4() != to.is_ipv4() {
+            return Err(Errno::EAFNOSUPPORT);
+        }
+        socket.bind(&SockAddr::from(SocketAddr::new(source, 0))).map_err(errno)?;
+    }
+    Ok(())
+}
+
+/// Why each address could not be connected to; `ETIMEDOUT` for one that said nothing.
+pub(crate) type Refusals = Vec<(SocketAddr, Errno)>;
+
+/// Connects to all addresses at once; the first that accepts, the others are dropped.
+///
+/// The socket stays non-blocking.
+pub(crate) fn first(
+    addresses: &[SocketAddr],
+    via: &Via,
+    deadline: Tick,
+) -> std::result::Result<(Socket, SocketAddr), Refusals> {
+    let mut refusals = Vec::new();
+    let mut waiting: Vec<(Socket, SocketAddr)> = Vec::new();
+    for &to in addresses {
+        let begun = open(to, Type::STREAM, Protocol::TCP, via).and_then(|socket| {
+            match socket.connect(&SockAddr::from(to)).map_err(|error| error.raw_os_error().map(Errno::from_raw)) {
+                Ok(()) | Err(Some(Errno::EINPROGRESS)) => Ok(socket),
+                Err(errno) => Err(errno.unwrap_or(Errno::EIO)),
+            }
+        });
+        match begun {
+            Ok(socket) => waiting.push((socket, to)),
+            Err(errno) => refusals.push((to, errno)),
+        }
+    }
+    while !waiting.is_empty() {
+        let ready: Vec<bool> = {
+            let mut sources = Sources::default();
+            let slots: Vec<_> = waiting.iter().map(|(socket, _)| sources.writable(socket.as_fd())).collect();
+            if !sources.wait(Some(deadline)).unwrap_or(false) {
+                break;
+            }
+            slots.into_iter().map(|slot| sources.is_ready(slot)).collect()
+        };
+        let mut rest = Vec::new();
+        for ((socket, to), ready) in waiting.into_iter().zip(ready) {
+            if !ready {
+                rest.push((socket, to));
+                continue;
+            }
+            match socket.take_error() {
+                Ok(None) => return Ok((socket, to)),
+                Ok(Some(error)) | Err(error) => {
+                    refusals.push((to, Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))));
+                }
+            }
+        }
+        waiting = rest;
+    }
+    refusals.extend(waiting.into_iter().map(|(_, to)| (to, Errno::ETIMEDOUT)));
+    Err(refusals)
+}
+
+/// Sends one datagram from a port of its own, and gives what comes back until `is_answer` takes one.
+///
+/// # Errors
+/// `ETIMEDOUT` at the deadline, `ECONNREFUSED` where the host says that nobody listens.
+pub(crate) fn ask<T>(
+    to: SocketAddr,
+    question: &[u8],
+    via: &Via,
+    deadline: Tick,
+    mut is_answer: impl FnMut(&[u8]) -> Option<T>,
+) -> std::result::Result<T, Errno> {
+    let errno = |error: std::io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+    let socket = open(to, Type::DGRAM, Protocol::UDP, via)?;
+    // Connected: only its answers come in, and the errors that the network sends back.
+    socket.connect(&SockAddr::from(to)).map_err(errno)?;
+    (&socket).write(question).map_err(errno)?;
+    let mut buffer = vec![0; 65_535];
+    loop {
+        match (&socket).read(&mut buffer).map_err(errno) {
+            Ok(length) => {
+                if let Some(answer) = buffer.get(..length).and_then(&mut is_answer) {
+                    return Ok(answer);
+                }
+            }
+            Err(Errno::EAGAIN) => {
+                let mut sources = Sources::default();
+                sources.readable(socket.as_fd());
+                if !sources.wait(Some(deadline)).unwrap_or(false) {
+                    return Err(Errno::ETIMEDOUT);
+                }
+            }
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Sends all of `bytes` over a connection and reads until `is_whole` takes what has come.
+///
+/// # Errors
+/// `ETIMEDOUT` at the deadline, `ECONNRESET` where the other side ends it before.
+pub(crate) fn converse<T>(
+    socket: &Socket,
+    mut bytes: &[u8],
+    most: usize,
+    deadline: Tick,
+    mut is_whole: impl FnMut(&[u8]) -> Option<T>,
+) -> std::result::Result<T, Errno> {
+    let mut got = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let (mut stream, mut sources) = (socket, Sources::default());
+        let done = if bytes.is_empty() {
+            sources.readable(socket.as_fd());
+            stream.read(&mut buffer)
+        } else {
+            sources.writable(socket.as_fd());
+            stream.write(bytes)
+        };
+        match done {
+            Ok(taken) if !bytes.is_empty() => bytes = bytes.get(taken..).unwrap_or_default(),
+            Ok(0) => return Err(Errno::ECONNRESET),
+            Ok(length) => {
+                got.extend_from_slice(&buffer[..length]);
+                if let Some(whole) = is_whole(&got) {
+                    return Ok(whole);
+                }
+                if got.len() > most {
+                    return Err(Errno::EMSGSIZE);
+                }
+            }
+            Err(error) => match Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)) {
+                Errno::EAGAIN => {
+                    if !sources.wait(Some(deadline)).unwrap_or(false) {
+                        return Err(Errno::ETIMEDOUT);
+                    }
+                }
+                Errno::EINTR => {}
+                errno => return Err(errno),
+            },
+        }
+        if clock::boot() > deadline {
+            return Err(Errno::ETIMEDOUT);
+        }
+    }
+}
