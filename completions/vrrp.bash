@@ -80,7 +80,7 @@ _vrrp() {
             return 0
             ;;
         vrrp__subcmd__run)
-            opts="-t -h --dev --vrid --priority --vip --interval --version --checksum --peer --vmac --config --no-preempt --preempt-delay --sync --track --renew --standby --no-resign --for --table --schema --node --timeout --help"
+            opts="-t -h --dev --vrid --priority --vip --interval --version --checksum --peer --vmac --config --no-preempt --preempt-delay --sync --track --renew --standby --check --no-resign --for --table --schema --node --timeout --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

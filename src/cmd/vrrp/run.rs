@@ -76,6 +76,10 @@ struct Flags {
     #[arg(long, value_name = "FILE")]
     standby: Option<PathBuf>,
 
+    /// Look whether all of this can be used, and do nothing
+    #[arg(long)]
+    check: bool,
+
     /// Leave without resigning: another process goes on at once
     #[arg(long)]
     no_resign: bool,
@@ -100,6 +104,9 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let specs = flags.specs()?;
     privilege::need(Capability::NetRaw, "speak VRRP on", &specs[0].dev)?;
     let mut runner = Runner::new(&flags, specs, process)?;
+    if flags.check {
+        return runner.check();
+    }
     let exit = runner.follow(process);
     runner.pump.stream.finish();
     exit
@@ -340,19 +347,31 @@ impl<'a> Runner<'a> {
         })
     }
 
-    fn look(&mut self, netlink: &mut Netlink, now: Tick) -> Result<(), Failure> {
+    /// Reads the links and the addresses that adverts leave from; says where one is missing.
+    fn look_at_ports(&mut self, netlink: &mut Netlink, now: Tick) -> Result<bool, Failure> {
         let vips: Vec<IpAddr> = self.vips().collect();
+        let mut missing = Vec::new();
         for port in &mut self.ports {
             port.look(netlink, &vips)?;
+            if port.is_usable() && port.source.is_none() {
+                let what = if port.ipv6 { "link-local" } else { "IPv4" };
+                missing.push(format!("{} has no {what} address of its own to speak from (see: ip addr)", port.dev));
+            }
         }
+        missing.iter().for_each(|sentence| self.complain(sentence, now));
+        Ok(missing.is_empty())
+    }
+
+    fn check(&mut self) -> Result<Exit, Failure> {
+        let complete = self.look_at_ports(&mut Netlink::open()?, clock::boot())?;
+        Ok(if complete { Exit::Yes } else { Exit::Missing })
+    }
+
+    fn look(&mut self, netlink: &mut Netlink, now: Tick) -> Result<(), Failure> {
+        self.look_at_ports(netlink, now)?;
         for at in 0..self.specs.len() {
             let port = &self.ports[self.at[at]];
             let (usable, source) = (port.is_usable(), port.source);
-            if usable && source.is_none() {
-                let what = if port.ipv6 { "link-local" } else { "IPv4" };
-                let dev = port.dev.clone();
-                self.complain(&format!("{dev} has no {what} address of its own to speak from (see: ip addr)"), now);
-            }
             let acts = self.routers.link(at, usable, source, now);
             self.act(acts, now)?;
         }
