@@ -20,6 +20,7 @@ pub(crate) enum Reason {
     NoSuchInterface,
     NoSuchProgram,
     NotPermitted,
+    NotProven,
     OtherAddressesToo,
     Refused,
     TimedOut,
@@ -28,7 +29,7 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    pub(crate) const ALL: [Reason; 15] = [
+    pub(crate) const ALL: [Reason; 16] = [
         Reason::Ambiguous,
         Reason::BadFile,
         Reason::BadInput,
@@ -39,6 +40,7 @@ impl Reason {
         Reason::NoSuchInterface,
         Reason::NoSuchProgram,
         Reason::NotPermitted,
+        Reason::NotProven,
         Reason::OtherAddressesToo,
         Reason::Refused,
         Reason::TimedOut,
@@ -58,6 +60,7 @@ impl Reason {
             Reason::NoSuchInterface => "no-such-interface",
             Reason::NoSuchProgram => "no-such-program",
             Reason::NotPermitted => "not-permitted",
+            Reason::NotProven => "not-proven",
             Reason::OtherAddressesToo => "other-addresses-too",
             Reason::Refused => "refused",
             Reason::TimedOut => "timed-out",

@@ -1,11 +1,14 @@
 //! The commands: flags and the order of steps. Look, decide, act, look again.
 
 pub mod bucket;
+pub mod fence;
 pub mod hash_owner;
 pub mod heartbeat;
+pub mod quorum;
 pub mod vip;
 
 use crate::cli::Tool;
 
 /// Every command of the family, in the order of the manual.
-pub const TOOLS: &[&Tool] = &[&bucket::TOOL, &hash_owner::TOOL, &heartbeat::TOOL, &vip::TOOL];
+pub const TOOLS: &[&Tool] =
+    &[&bucket::TOOL, &fence::TOOL, &hash_owner::TOOL, &heartbeat::TOOL, &quorum::TOOL, &vip::TOOL];

@@ -65,6 +65,19 @@ fn link_request(dev: &str) -> Option<libc::ifreq> {
     Some(request)
 }
 
+/// A descriptor of a child that can be read once it has ended (pidfd_open(2), Linux 5.3).
+///
+/// The child must not have been waited for yet, so that its number is still its own.
+#[allow(clippy::doc_markdown)] // the name of a manual page
+pub(crate) fn end_of_child(pid: u32) -> std::result::Result<OwnedFd, Errno> {
+    let pid = libc::pid_t::try_from(pid).map_err(|_| Errno::ESRCH)?;
+    // SAFETY: no pointers.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let fd = Errno::result(fd)?;
+    // SAFETY: a descriptor that was just made and that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) })
+}
+
 /// Joins (or leaves) the link-layer group `mac` on `dev`, as `ip maddr add` does.
 ///
 /// The kernel counts joins of one address by this call as one, and they outlive the process.

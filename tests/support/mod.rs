@@ -287,6 +287,11 @@ impl Running {
         records(text.rsplit_once('\n').map_or("", |(whole, _)| whole))
     }
 
+    /// The same as it stands there.
+    pub(crate) fn text(&self) -> String {
+        fs::read_to_string(&self.out).unwrap()
+    }
+
     pub(crate) fn feed(&mut self, lines: &str) {
         self.child.stdin.as_mut().unwrap().write_all(lines.as_bytes()).unwrap();
     }
