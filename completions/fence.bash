@@ -202,7 +202,7 @@ _fence() {
             return 0
             ;;
         fence__subcmd__records)
-            opts="-t -h -V --agent --options --all --via --delay --retries --limit --exit-zero --table --schema --node --timeout --help --version"
+            opts="-t -h -V --agent --options --all --via --delay --retries --limit --tell --exit-zero --table --schema --node --timeout --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -108,7 +108,8 @@ complete -c fence -n "__fish_fence_using_subcommand records" -l limit -d 'How lo
 complete -c fence -n "__fish_fence_using_subcommand records" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c fence -n "__fish_fence_using_subcommand records" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c fence -n "__fish_fence_using_subcommand records" -l all -d 'Every agent must say that the node is off, before any switches it on: two power supplies'
-complete -c fence -n "__fish_fence_using_subcommand records" -l exit-zero -d 'Ignore what is concluded: end with status 0'
+complete -c fence -n "__fish_fence_using_subcommand records" -l tell -d 'Say each fencing on standard error too, for a log'
+complete -c fence -n "__fish_fence_using_subcommand records" -l exit-zero -d 'End with status 0 whatever was concluded'
 complete -c fence -n "__fish_fence_using_subcommand records" -s t -l table -d 'Print a table for a person instead of JSON'
 complete -c fence -n "__fish_fence_using_subcommand records" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
 complete -c fence -n "__fish_fence_using_subcommand records" -s h -l help -d 'Print help (see more with \'--help\')'

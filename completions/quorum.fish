@@ -11,6 +11,7 @@ complete -c quorum -l for -d 'End after D with the status of the last conclusion
 complete -c quorum -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c quorum -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c quorum -l follow -d 'Conclude after each step of the input, and print what changed'
+complete -c quorum -l tell -d 'Say each change for this side on standard error too, for a log'
 complete -c quorum -l pass -d 'Copy each line of input first'
 complete -c quorum -l exit-zero -d 'End with status 0 whatever was concluded'
 complete -c quorum -s t -l table -d 'Print a table for a person instead of JSON'

@@ -85,6 +85,10 @@ struct Flags {
     #[arg(long = "for", value_name = "D", requires = "follow")]
     duration: Option<Span>,
 
+    /// Say each change for this side on standard error too, for a log
+    #[arg(long)]
+    tell: bool,
+
     /// Copy each line of input first
     #[arg(long)]
     pass: bool,
@@ -172,7 +176,7 @@ impl<'a> Counter<'a> {
 
     /// Takes one line in; says whether it was a renewal.
     fn take(&mut self, text: &str, now: Tick) -> Result<bool, String> {
-        let said = read(&Line::parse(text)?)?;
+        let said = read(&Line::parse(text)?, &self.settings.me)?;
         if let Some((node, life)) = said.life {
             self.reports.lives(&self.settings, &node, life);
         }
@@ -187,6 +191,9 @@ impl<'a> Counter<'a> {
             } else if word.is_about_life {
                 self.reports.hear(&self.settings, &reporter, &word.subject, what, word.was_heard);
             }
+        }
+        if let Some(member) = said.left {
+            self.reports.leaves(&self.settings, &member);
         }
         for proven in said.proofs {
             let proof = Proof { incarnation: proven.incarnation, at: now };
@@ -243,6 +250,23 @@ impl<'a> Counter<'a> {
             sys::state::replace(path, &state::write(&origin, &remembered).unwrap_or_default())?;
         }
         Ok(())
+    }
+
+    /// What a conclusion means for this side, for a person.
+    fn words(&self, conclusion: &Conclusion) -> String {
+        let (here, members) = (conclusion.here, self.settings.members.len());
+        let count = format!("{here} of {members} members are on this side, {} are needed", conclusion.needed);
+        let missing = conclusion.waiting_for.join(", ");
+        match (conclusion.quorate, conclusion.vetoed, conclusion.waiting_for.is_empty()) {
+            (true, ..) => format!("quorate: {count}"),
+            (_, true, _) => format!("not quorate: this side does not reach {}", self.flags.veto.join(", ")),
+            (.., true) => format!("not quorate: {count}"),
+            (.., false) if conclusion.needs_proof => format!("undecided: {count}, until {missing} is proven off"),
+            (.., false) if self.flags.veto.iter().any(|subject| conclusion.waiting_for.contains(subject)) => {
+                format!("undecided: there is no verdict about {missing}")
+            }
+            (.., false) => format!("undecided: {missing} was not heard yet, and is not proven off"),
+        }
     }
 
     fn head(&self, verdict: &Verdict, now: Tick, renewal: bool) -> Head {
@@ -362,6 +386,10 @@ fn follow_on(
             }
             told_at = now;
             counter.keep()?;
+        }
+        let words = counter.words(&settled);
+        if counter.flags.tell && told.as_ref().is_none_or(|told| counter.words(told) != words) {
+            process.complain(&words);
         }
         told = Some(settled);
         if feed.is_ended() || end.is_some_and(|end| now >= end) {

@@ -45,6 +45,8 @@ impl FromStr for Delay {
 enum Work {
     /// Begins then, if it is still asked for.
     Due(Tick),
+    /// The same after a failure.
+    Again(Tick),
     Running,
 }
 
@@ -65,7 +67,7 @@ pub(crate) struct Desk {
 }
 
 /// Between a fencing that failed and the next, so that a switch that is out of order is not stormed.
-const PAUSE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_secs(3);
 /// Nobody has so many nodes and services; more is a fault of whoever writes the records.
 const MOST: usize = 4096;
 
@@ -91,8 +93,8 @@ impl Desk {
             let needs: Vec<String> = needs.iter().filter(|node| **node != self.me).take(MOST).cloned().collect();
             for node in &needs {
                 if !self.is_proven(node) && !self.work.contains_key(node) {
-                    let delay = self.delay.unwrap_or_else(|| Delay::of_tie(&self.me, node)).draw(&mut self.draw);
-                    self.work.insert(node.clone(), Work::Due(now.after(delay)));
+                    let due = now.after(self.draw_delay(node));
+                    self.work.insert(node.clone(), Work::Due(due));
                 }
             }
             self.asked.insert(about.to_owned(), needs);
@@ -103,7 +105,11 @@ impl Desk {
         self.work.retain(|node, work| *work == Work::Running || is_asked(node));
     }
 
-    /// A node was heard, in a life if that is known.
+    fn draw_delay(&mut self, node: &str) -> Duration {
+        self.delay.unwrap_or_else(|| Delay::of_tie(&self.me, node)).draw(&mut self.draw)
+    }
+
+    /// A node was heard.
     pub(crate) fn heard(&mut self, node: &str, at: Tick) {
         if self.last.len() < MOST || self.last.contains_key(node) {
             let last = self.last.entry(node.to_owned()).or_default();
@@ -148,7 +154,7 @@ impl Desk {
     pub(crate) fn due(&mut self, now: Tick) -> Vec<String> {
         let mut due = Vec::new();
         for (node, work) in &mut self.work {
-            if matches!(work, Work::Due(at) if *at <= now) {
+            if matches!(work, Work::Due(at) | Work::Again(at) if *at <= now) {
                 *work = Work::Running;
                 due.push(node.clone());
             }
@@ -158,7 +164,16 @@ impl Desk {
 
     /// When `due` has something.
     pub(crate) fn wake(&self) -> Option<Tick> {
-        self.work.values().filter_map(|work| if let Work::Due(at) = work { Some(*at) } else { None }).min()
+        let due = |work: &Work| match work {
+            Work::Due(at) | Work::Again(at) => Some(*at),
+            Work::Running => None,
+        };
+        self.work.values().filter_map(due).min()
+    }
+
+    /// Whether something has not been tried yet.
+    pub(crate) fn is_untried(&self) -> bool {
+        self.work.values().any(|work| matches!(work, Work::Due(_)))
     }
 
     /// A fencing has ended, and its proof, where there is one, is kept. What it was asked for, if it is
@@ -169,7 +184,9 @@ impl Desk {
             |(about, needs): (&String, &Vec<String>)| needs.iter().any(|needed| needed == node).then(|| about.clone());
         let asked: Vec<String> = self.asked.iter().filter_map(asks).collect();
         if !proven && !asked.is_empty() {
-            self.work.insert(node.to_owned(), Work::Due(now.after(PAUSE)));
+            // The other side may be about to try again too.
+            let due = now.after(PAUSE).after(self.draw_delay(node));
+            self.work.insert(node.to_owned(), Work::Again(due));
         }
         asked
     }
@@ -239,9 +256,9 @@ mod tests {
         desk.ask("b", &needs(&["n2", "n1"]), at(10));
         assert_eq!(desk.due(at(10)), ["n2"]);
         assert_eq!(desk.done("n2", false, at(11)), ["a", "b"]);
-        assert!(desk.lacks() && desk.due(at(15)).is_empty());
-        desk.ask("a", &[], at(15));
-        assert_eq!(desk.due(at(16)), ["n2"]);
+        assert!(desk.lacks() && desk.due(at(13)).is_empty());
+        desk.ask("a", &[], at(13));
+        assert_eq!(desk.due(at(14)), ["n2"]);
         desk.ask("b", &[], at(17));
         assert!(desk.done("n2", false, at(18)).is_empty());
         assert_eq!(desk.wake(), None);

@@ -68,6 +68,8 @@ pub(crate) struct Reports {
     /// When each member was last heard by this node itself.
     last: BTreeMap<String, Tick>,
     proofs: BTreeMap<String, Proof>,
+    /// Who has said goodbye, and was not heard since.
+    left: BTreeSet<String>,
     /// Who was heard since this machine started.
     pub(crate) heard: BTreeSet<String>,
 }
@@ -94,8 +96,12 @@ pub(crate) struct Verdict {
 pub(crate) struct Conclusion {
     /// One for each member, sorted.
     pub(crate) verdicts: Vec<Verdict>,
+    /// Members on this side that count.
+    pub(crate) here: usize,
     /// Votes that make a majority.
     pub(crate) needed: usize,
+    /// What is waited for is a proof.
+    pub(crate) needs_proof: bool,
     pub(crate) quorate: bool,
     /// A subject with a veto is down.
     pub(crate) vetoed: bool,
@@ -118,6 +124,7 @@ impl Reports {
         }
         if reporter == settings.me && subject != settings.me {
             if said.status == Status::Up {
+                self.left.remove(subject);
                 let last = self.last.entry(subject.to_owned()).or_default();
                 *last = said.at.max(*last);
             }
@@ -131,6 +138,20 @@ impl Reports {
         if words.get(reporter).is_none_or(|old| old.at <= said.at) {
             words.insert(reporter.to_owned(), said);
         }
+    }
+
+    /// A member has said goodbye to this node.
+    pub(crate) fn leaves(&mut self, settings: &Settings, member: &str) {
+        if settings.members.contains(member) {
+            self.left.insert(member.to_owned());
+        }
+    }
+
+    /// Whether a member is out of the count. Of two, also the one that has said goodbye to the other:
+    /// where it comes back unheard it counts both, and is not quorate. Among more members each side of
+    /// a split could hold a goodbye of the other that is over.
+    fn is_out(&self, settings: &Settings, member: &str) -> bool {
+        (settings.fence && self.is_off(settings, member)) || (settings.members.len() == 2 && self.left.contains(member))
     }
 
     /// Takes the verdict about something with a veto.
@@ -223,8 +244,8 @@ impl Reports {
     /// Concludes.
     pub(crate) fn conclude(&self, settings: &Settings, now: Tick) -> Conclusion {
         let is_off = |member: &str| self.is_off(settings, member);
-        let counted: Vec<&str> =
-            settings.members.iter().map(String::as_str).filter(|member| !settings.fence || !is_off(member)).collect();
+        let names = settings.members.iter().map(String::as_str);
+        let counted: Vec<&str> = names.filter(|member| !self.is_out(settings, member)).collect();
         let needed = counted.len() / 2 + 1;
         let here = counted.iter().filter(|member| self.is_here(settings, member, now)).count();
         let majority = here >= needed;
@@ -245,6 +266,7 @@ impl Reports {
         let vetoed = settings.vetoes.iter().any(|subject| veto(subject) == Status::Down);
         let unsure = settings.vetoes.iter().filter(|subject| veto(subject) == Status::Unknown);
 
+        let mut needs_proof = false;
         let waiting_for: Vec<String> = if vetoed {
             Vec::new()
         } else if !unheard.is_empty() {
@@ -256,7 +278,8 @@ impl Reports {
             // Whoever may not even reach the gateway does not shoot.
             let missing = |member: &&&str| !self.is_here(settings, member, now);
             let missing = counted.iter().filter(missing).map(|member| (*member).to_owned());
-            if tie && unsure.is_empty() { missing.collect() } else { unsure }
+            needs_proof = tie && unsure.is_empty();
+            if needs_proof { missing.collect() } else { unsure }
         };
         let quorate = majority && !vetoed && waiting_for.is_empty();
         let words = self.words.values().flat_map(BTreeMap::values);
@@ -267,7 +290,9 @@ impl Reports {
                 .iter()
                 .map(|member| self.verdict(settings, member, &counted, needed, now))
                 .collect(),
+            here,
             needed,
+            needs_proof,
             quorate,
             vetoed,
             may_keep: !quorate && !vetoed && (majority || tie),
@@ -398,6 +423,21 @@ mod tests {
         // The first beat of its next life.
         reports.lives(&settings, "b", 8);
         assert!(!reports.conclude(&settings, at(113)).quorate);
+    }
+
+    #[test]
+    fn of_two_who_said_goodbye_is_not_missed_and_of_more_it_is() {
+        let gone = Said { status: Status::Down, at: at(110), until: None };
+        for (members, quorate) in [("a,b", true), ("a,b,c", false)] {
+            let settings = settings(members, "a");
+            let mut reports = reports(&settings, "a:b+");
+            reports.hear(&settings, "a", "b", gone, true);
+            reports.leaves(&settings, "b");
+            assert_eq!(reports.conclude(&settings, at(110)).quorate, quorate, "{members}");
+            reports.hear(&settings, "a", "b", Said { status: Status::Up, at: at(111), ..gone }, true);
+            reports.hear(&settings, "a", "b", Said { at: at(112), ..gone }, true);
+            assert!(!reports.conclude(&settings, at(112)).quorate, "it came back, and is missed now");
+        }
     }
 
     #[test]

@@ -88,6 +88,8 @@ pub(crate) struct Word {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Words {
     pub(crate) words: Vec<Word>,
+    /// A node has said goodbye, to this one.
+    pub(crate) left: Option<String>,
     /// The life that a node is in.
     pub(crate) life: Option<(String, u64)>,
     pub(crate) proofs: Vec<fence::Proven>,
@@ -101,7 +103,7 @@ pub(crate) struct Words {
 ///
 /// # Errors
 /// A known field of the wrong type.
-pub(crate) fn read(line: &Line<'_>) -> Result<Words, String> {
+pub(crate) fn read(line: &Line<'_>, me: &str) -> Result<Words, String> {
     let kind = line.get::<String>("kind")?.unwrap_or_default();
     let mut said = Words { renewal: line.get("renewal")?.unwrap_or_default(), ..Words::default() };
     said.proofs = fence::read_proofs(line)?;
@@ -120,6 +122,9 @@ pub(crate) fn read(line: &Line<'_>) -> Result<Words, String> {
         said.words.push(Word { reporter, subject, status, is_about_life, was_heard, stamp: stamp(line)? });
     }
     if kind == "heartbeat.recv" {
+        let own = reporter.as_deref().is_none_or(|reporter| reporter == me);
+        let goodbye = line.get::<String>("event")?.as_deref() == Some("goodbye");
+        said.left = subject.clone().filter(|_| own && goodbye);
         said.words.extend(view(line, reporter.as_deref())?);
     }
     for record in line.get::<Vec<&RawValue>>("payload")?.unwrap_or_default() {
@@ -187,7 +192,7 @@ mod tests {
     }
 
     fn words(line: &str) -> Words {
-        read(&Line::parse(line).unwrap()).unwrap()
+        read(&Line::parse(line).unwrap(), "n1").unwrap()
     }
 
     fn told(words: &Words) -> Vec<String> {
@@ -217,7 +222,7 @@ mod tests {
         assert!(!report.words[0].was_heard && report.words[0].stamp.time.is_some());
         assert!(told(&words(r#"{"kind":"quorum","host":"n1","subject":"n2","status":"down"}"#)).is_empty());
         assert!(told(&words(r#"{"kind":"whatever"}"#)).is_empty());
-        assert!(read(&Line::parse(r#"{"subject":"n2","status":"well"}"#).unwrap()).is_err());
+        assert!(read(&Line::parse(r#"{"subject":"n2","status":"well"}"#).unwrap(), "n1").is_err());
     }
 
     #[test]

@@ -548,6 +548,10 @@ impl Planner {
             }
             self.standby = Some(fault);
         }
+        if view.quorum == Quorum::No {
+            // Who is heard and may not serve must be left out of the map by the others too.
+            self.standby = Some(Standby { reason: "its side is not quorate".to_owned() });
+        }
         let (plan, memory) = plan(&self.settings, &view, &self.memory, now);
         self.memory = memory;
         Ok((plan, view))

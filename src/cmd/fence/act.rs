@@ -8,7 +8,7 @@ use crate::record::fence::{COLUMNS, Fenced, Kept, OFF_SCHEMA, ON_SCHEMA, Proven,
 use crate::record::{Action as Shown, Head};
 use crate::sys;
 use crate::sys::clock::{self, Deadline};
-use crate::sys::event::{Signals, Sources};
+use crate::sys::event::Signals;
 use crate::sys::process::{self, Finished};
 use crate::sys::state::Lock;
 use crate::types::draw::Draw;
@@ -18,7 +18,6 @@ use crate::wire::fence::{Action, Options, power, stonith};
 use clap::{ArgMatches, Args};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 pub(super) const OFF: Verb = Verb {
     name: "off",
@@ -194,9 +193,15 @@ fn run(deed: Deed, matches: &ArgMatches, process: &mut Process) -> Result<Exit, 
         return Ok(Exit::Yes);
     }
     let started = clock::boot();
+    // Until an agent runs a signal ends this at once.
+    clock::sleep_until(started.after(delay));
+    let _lock = match deed {
+        Deed::Status => None,
+        _ => Some(Lock::take(&[format!("fence-{}", flags.target)], deadline)?),
+    };
     let mut run =
         Run { node: &flags.target, retries: flags.agents.retries, deadline, signals: Signals::catch()?, attempts: 0 };
-    let outcome = carry_out(deed, &flags, incarnation, delay, &levels, &mut run, process);
+    let outcome = carry_out(deed, &flags, incarnation, &levels, &mut run, process);
     let (outcome, proof) = match outcome {
         Ok(outcome) => outcome,
         Err(Broken::Failed(failure)) => return Err(failure),
@@ -304,17 +309,11 @@ fn carry_out(
     deed: Deed,
     flags: &Flags,
     incarnation: Option<u64>,
-    delay: Duration,
     levels: &[Level],
     run: &mut Run<'_>,
     process: &Process,
 ) -> Result<(Outcome, bool), Broken> {
     let me = &process.node;
-    run.pause(delay)?;
-    let _lock = match deed {
-        Deed::Status => None,
-        _ => Some(Lock::take(&[format!("fence-{}", run.node)], run.deadline)?),
-    };
     if flags.once
         && let Some(kept) = proofs(me, clock::boot())?.nodes.remove(run.node)
         && kept.proof().holds(incarnation, None)
@@ -354,14 +353,6 @@ fn carry_out(
 }
 
 impl Run<'_> {
-    /// Waits, unless a signal comes.
-    fn pause(&mut self, span: Duration) -> Result<(), Broken> {
-        let mut sources = Sources::default();
-        let signal = sources.readable(self.signals.as_fd());
-        sources.wait(Some(clock::boot().after(span)))?;
-        if sources.is_ready(signal) { Err(Broken::Interrupted) } else { Ok(()) }
-    }
-
     /// Runs an agent once, on the way to `goal`.
     fn tell(&self, level: &Level, action: Action, goal: Power, deadline: Deadline) -> Result<Finished, Broken> {
         let input = level.options.input(action, self.node);

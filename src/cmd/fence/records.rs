@@ -36,7 +36,11 @@ struct Flags {
     #[command(flatten)]
     agents: Agents,
 
-    /// Ignore what is concluded: end with status 0
+    /// Say each fencing on standard error too, for a log
+    #[arg(long)]
+    tell: bool,
+
+    /// End with status 0 whatever was concluded
     #[arg(long)]
     exit_zero: bool,
 }
@@ -149,16 +153,11 @@ impl<'a> Clerk<'a> {
                 self.start(&node)?;
             }
             // What is under way is waited for; what failed is not begun again.
-            if (feed.is_ended() && self.jobs.is_empty() && !self.is_due_once(now)) || end.is_some_and(|end| now >= end)
+            if (feed.is_ended() && self.jobs.is_empty() && !self.desk.is_untried()) || end.is_some_and(|end| now >= end)
             {
                 return Ok(None);
             }
         }
-    }
-
-    /// Whether something that has not failed yet is still to begin.
-    fn is_due_once(&self, now: Tick) -> bool {
-        self.failed.is_none() && self.desk.wake().is_some_and(|wake| wake > now)
     }
 
     /// Takes one line in and passes it on; what is wrong with it is the inner error.
@@ -221,6 +220,9 @@ impl<'a> Clerk<'a> {
             None => heartbeat::last_life(&self.me, node)?,
         };
         words.extend(life.map(|life| format!("--incarnation={life}")));
+        if self.flags.tell {
+            crate::cli::complain("fence records", &format!("fencing {node}"));
+        }
         self.jobs.insert(node.to_owned(), Beside::start(&words)?);
         Ok(())
     }
@@ -232,6 +234,10 @@ impl<'a> Clerk<'a> {
         let (status, said) = ended;
         self.read_proofs(now)?;
         let proven = status.success() && self.desk.is_proven(node);
+        if self.flags.tell && proven {
+            let agent = self.told.get(node).map_or("another run", |proven| proven.agent.as_str());
+            crate::cli::complain("fence records", &format!("{node} is proven off by {agent}"));
+        }
         if !proven {
             self.failed = Some(match status.code() {
                 Some(1) => Exit::No,
