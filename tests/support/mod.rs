@@ -55,7 +55,8 @@ impl Lab {
         lab
     }
 
-    fn switch(&self) -> String {
+    /// The name of the namespace where the bridges are.
+    pub(crate) fn switch(&self) -> String {
         format!("{}-sw", self.prefix)
     }
 
