@@ -794,7 +794,7 @@ fn two_hosts_that_lose_each_other_settle_it_by_fencing() {
 }
 
 #[test]
-fn a_planned_leave_of_one_of_two_needs_no_proof() {
+fn one_of_two_that_says_goodbye_is_not_shot() {
     let mut cluster = Cluster::with(2, power_switch);
     cluster.settles(10 * SECOND, &["n1", "n2"]);
     nix::sys::signal::kill(cluster.recipes[0].group(), Signal::SIGTERM).unwrap();
@@ -805,6 +805,12 @@ fn a_planned_leave_of_one_of_two_needs_no_proof() {
     assert!(!cluster.client.folder.join("shots").exists());
     cluster.recipes[0] = cluster.start(0);
     cluster.settles(10 * SECOND, &["n1", "n2"]);
+    // A recipe that fails gives everything up first, then says so.
+    nix::sys::signal::kill(cluster.recipes[1].process("bucket plan 10.77"), Signal::SIGKILL).unwrap();
+    assert_eq!(cluster.recipes[1].ends(10 * SECOND), Some(71), "{}", cluster.logs());
+    cluster.settles(5 * SECOND, &["n1"]);
+    std::thread::sleep(SECOND);
+    assert!(!cluster.client.folder.join("shots").exists(), "{}", cluster.logs());
 }
 
 #[test]

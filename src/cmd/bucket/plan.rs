@@ -452,7 +452,9 @@ impl Planner {
     fn lan_fault(&self, view: &View) -> Option<Standby> {
         let lan = self.lan_link?;
         let up = view.nodes.iter().filter(|(name, node)| **name != self.settings.me && node.status == Status::Up);
+        // Who hears this node on no link at all says nothing about the LAN: its receiver has ended.
         let peers = up.filter_map(|(name, _)| self.known.get(name)?.links.as_ref());
+        let peers = peers.filter(|links| !links.hears.is_empty());
         let dead = lan_is_dead(peers.map(|links| (links.heard.contains(&lan), links.hears.contains(&lan))));
         dead.then(|| Standby { reason: format!("link {lan}, the LAN, carries nothing") })
     }
