@@ -193,7 +193,7 @@ fn options_are_secret_and_a_wrong_file_is_refused() {
 fn two_runs_never_act_at_once_and_a_torn_file_of_proofs_is_refused() {
     let lab = Lab::new();
     let host = lab.host("n1", &[]);
-    let slow = agent(&host, "slow", &format!("sleep 1; {GOOD}"));
+    let slow = agent(&host, "slow", &format!("sleep 3; {GOOD}"));
     let mut first = host.start(&format!("fence off n2 --agent {slow}"));
     eventually("the first holds the lock", 5 * SECOND, || {
         host.folder
@@ -203,7 +203,7 @@ fn two_runs_never_act_at_once_and_a_torn_file_of_proofs_is_refused() {
     });
     let late = host.run(&format!("fence off n2 --agent {slow} --timeout 200ms")).ended(75);
     assert!(late.stderr.contains("another run holds it"), "{late:?}");
-    assert_eq!(first.ends(10 * SECOND), 0);
+    assert_eq!(first.ends(30 * SECOND), 0);
     // Whoever waited for the first need not do it again.
     let once = host.run(&format!("fence off n2 --agent {slow} --once")).ended(0).one();
     assert_eq!((&once["proof"], &once["attempts"]), (&true.into(), &0.into()));
@@ -236,7 +236,7 @@ fn a_record_that_needs_a_proof_goes_on_without_and_then_with_it() {
     let slow = agent(
         &host,
         "slow",
-        "read_input; echo $action >>$log; [ $action = status ] && status; sleep 2; printf off >$plug",
+        "read_input; echo $action >>$log; [ $action = status ] && status; sleep 4; printf off >$plug",
     );
     let mut stream = host.start_fed(&format!("fence records --agent {slow}"));
     stream.feed(&format!("{}\n{PLAN}\n", beat("down", 7)));
@@ -246,10 +246,10 @@ fn a_record_that_needs_a_proof_goes_on_without_and_then_with_it() {
     for _ in 0..5 {
         stream.feed(&format!("{renewal}\n"));
     }
-    eventually("they pass", SECOND, || printed(&stream).len() == 7);
+    eventually("they pass", 3 * SECOND, || printed(&stream).len() == 7);
     assert_eq!(log(&host, "slow"), "off\n", "still at it");
     assert_eq!(printed(&stream)[..3], [beat("down", 7), PLAN.to_owned(), renewal.clone()], "byte for byte");
-    eventually("the proof", 10 * SECOND, || printed(&stream).len() == 9);
+    eventually("the proof", 20 * SECOND, || printed(&stream).len() == 9);
     let lines = printed(&stream);
     assert!(lines[7].contains("\"kind\":\"fence.off\"") && lines[7].contains("\"incarnation\":7"), "{lines:#?}");
     let (before, key) = lines[8].split_once(",\"fence\":").unwrap();
