@@ -1,4 +1,4 @@
-//! The recipe active-active: three nodes, four addresses, as in the NetScaler example.
+//! The recipe active-active: three nodes, four addresses, and the example of the vendor boxes.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod support;

@@ -79,6 +79,12 @@ struct Cluster {
 impl Cluster {
     /// `count` hosts that all serve, and a client with many addresses.
     fn new(count: usize) -> Cluster {
+        Cluster::with(count, |_, _| "fencing=none".to_owned())
+    }
+
+    /// The same with more settings, which may be made of the network and the client, whose folder is
+    /// the cluster's.
+    fn with(count: usize, more: impl Fn(&Lab, &Host) -> String) -> Cluster {
         let lab = Lab::new();
         lab.bridge("mgmt");
         let names: Vec<String> = (1..=count).map(|n| format!("n{n}")).collect();
@@ -112,10 +118,11 @@ impl Cluster {
             &config,
             format!(
                 "vip={VIP}\nvip6={VIP6}\ndev=eth0\nmgmt_dev=eth1\nnodes='{}'\ntotal={total}\nhome='{}'\nkey={}\n\
-                 interval=100ms\ndead_after=500ms\nlease=1s\ndrain_max=20s\nfencing=none\nremember=yes\n",
+                 interval=100ms\ndead_after=500ms\nlease=1s\ndrain_max=20s\nremember=yes\n{}\n",
                 nodes.join(" "),
                 homes.join(","),
-                key.display()
+                key.display(),
+                more(&lab, &client)
             ),
         )
         .unwrap();
@@ -143,7 +150,9 @@ impl Cluster {
             .process_group(0)
             .stdout(file.try_clone().unwrap())
             .stderr(file);
-        Recipe { child: command.spawn().unwrap(), log }
+        let child = command.spawn().unwrap();
+        fs::write(host.folder.join("group"), child.id().to_string()).unwrap();
+        Recipe { child, log }
     }
 
     fn logs(&self) -> String {
@@ -180,6 +189,38 @@ impl Cluster {
     fn kill_host(&self, idx: usize) {
         self.cut(idx);
         self.recipes[idx].signal_all(Signal::SIGKILL);
+    }
+
+    /// Cuts the heartbeats between one host and the others, on both nets, and nothing else.
+    fn cut_heartbeats(&self, idx: usize) {
+        let ports = format!("{{ \"{0}.eth0\", \"{0}.eth1\" }}", self.hosts[idx].name);
+        self.lab.on_switch(&format!(
+            "nft 'table bridge hb {{ chain c {{ type filter hook forward priority 0; \
+             iifname {ports} ether type ip udp dport 6940 drop; oifname {ports} ether type ip udp dport 6940 drop; }}; }}'"
+        ));
+    }
+
+    fn mend_heartbeats(&self) {
+        self.lab.on_switch("nft delete table bridge hb");
+    }
+
+    /// Asks for so long; nobody is ever answered twice.
+    #[track_caller]
+    fn never_twice(&self, span: Duration) {
+        let end = Instant::now() + span;
+        while Instant::now() < end {
+            for answers in [self.ask(VIP), self.ask(VIP6)] {
+                assert!(answers.total <= usize::from(CLIENTS), "answered twice: {answers:?}\n{}", self.logs());
+            }
+        }
+    }
+
+    /// What a host answers for, in both families.
+    fn owned(&self, idx: usize) -> [String; 2] {
+        [VIP, VIP6].map(|vip| {
+            let run = self.hosts[idx].run(&format!("bucket show {vip}"));
+            run.records().first().map_or_else(String::new, |show| show["owned"].as_str().unwrap_or_default().to_owned())
+        })
     }
 
     fn cut(&self, idx: usize) {
@@ -603,6 +644,11 @@ fn a_wrong_configuration_is_refused_with_its_reason() {
         (good.replace("n1=", "n9="), 0o644, "n1, is not among its nodes"),
         (good.replace("lease=1s", "lease=4"), 0o644, "a unit is needed"),
         (good.replace("n2=5-8", "n2=5-9"), 0o644, "bucket"),
+        (good.clone() + "quorum=maybe\n", 0o644, "quorum is yes or no"),
+        (good.clone() + "quorum=yes\n", 0o644, "half is no majority"),
+        (good.clone() + "veto=10.77.9.9\n", 0o644, "a veto needs quorum"),
+        (good.clone() + "fencing=fence_dummy\n", 0o644, "needs quorum=yes"),
+        (good.clone() + "quorum=yes\nfencing=fence_dummy\nfence_options=/nonexistent\n", 0o644, "fence_dummy-n2"),
     ] {
         let refused = run(&text, mode);
         assert_eq!(refused.code, 6, "{why}: {refused:?}");
@@ -662,4 +708,150 @@ fn a_cluster_ip_cleared_by_hand_ends_the_recipe() {
     cluster.hosts[1].run(&format!("bucket clear {VIP}")).ended(0);
     assert_eq!(cluster.recipes[1].ends(10 * SECOND), Some(71));
     cluster.settles(5 * SECOND, &["n1", "n3"]);
+}
+
+#[test]
+fn the_smaller_side_of_a_split_gives_up_and_the_larger_takes() {
+    let cluster = Cluster::with(3, |_, _| "quorum=yes\nfencing=none".to_owned());
+    let before = cluster.settles(10 * SECOND, &["n1", "n2", "n3"]);
+    assert!(!cluster.recipes[0].log().contains("no quorum"), "{}", cluster.recipes[0].log());
+    for idx in [2, 0] {
+        let name = cluster.hosts[idx].name.clone();
+        let others: Vec<&str> = ["n1", "n2", "n3"].into_iter().filter(|other| *other != name).collect();
+        cluster.cut_heartbeats(idx);
+        let started = Instant::now();
+        // Its kernel is told before the others' take-after: dead_after, and what a loaded machine adds.
+        eventually("the smaller side has given up", 3 * SECOND, || cluster.owned(idx).iter().all(String::is_empty));
+        eprintln!("{name} alone: gave up after {:?}", started.elapsed());
+        let taken = cluster.owned((idx + 1) % 3);
+        cluster.never_twice(SECOND);
+        cluster.settles(5 * SECOND, &others);
+        eprintln!("{name} alone: the others serve all after {:?}, had {taken:?} when it gave up", started.elapsed());
+        assert!(cluster.owned(idx).iter().all(String::is_empty));
+        cluster.mend_heartbeats();
+        cluster.never_twice(SECOND);
+        assert_eq!(cluster.settles(10 * SECOND, &["n1", "n2", "n3"]), before, "one owner each, at home");
+    }
+}
+
+/// A switch for hosts of a lab: kills what runs there and takes its links down. What it says is so.
+fn power_switch(lab: &Lab, client: &Host) -> String {
+    let folder = client.folder.parent().unwrap();
+    let agent = client.folder.join("fence_lab");
+    let script = format!(
+        "#!/bin/sh\nwhile IFS='=' read -r key value; do case $key in action) action=$value ;; port) node=$value ;; esac; done\n\
+         switch() {{ nsenter --net=/run/netns/{switch} ip link $*; }}\n\
+         group=$(cat {folder}/$node/group)\n\
+         if [ $action = off ] && [ ! -e {own}/stuck ]; then\n\
+         echo $FAILOVER_NODE shoots $node >>{own}/shots\n\
+         kill -KILL -$group; switch set $node.eth0 down; switch set $node.eth1 down; fi\n\
+         [ $action = status ] || exit 0\n\
+         pgrep -g $group -r R,S,D,T >/dev/null && exit 0\n\
+         switch show $node.eth0 | grep -q 'state DOWN' && exit 2\nexit 0\n",
+        switch = lab.switch(),
+        folder = folder.display(),
+        own = client.folder.display()
+    );
+    fs::write(&agent, script).unwrap();
+    fs::set_permissions(&agent, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    for name in ["n1", "n2"] {
+        let options = client.folder.join(format!("fence_lab-{name}"));
+        fs::write(&options, "# nothing\n").unwrap();
+        fs::set_permissions(&options, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    }
+    format!("quorum=yes\nfencing={}\nfence_options={}", agent.display(), client.folder.display())
+}
+
+#[test]
+fn two_hosts_that_lose_each_other_settle_it_by_fencing() {
+    let mut cluster = Cluster::with(2, power_switch);
+    cluster.settles(10 * SECOND, &["n1", "n2"]);
+    // Since the last look; it may take the agent two tries until all has ended.
+    let shots = |cluster: &Cluster| {
+        let path = cluster.client.folder.join("shots");
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let _ = fs::remove_file(path);
+        text.lines().map(str::to_owned).collect::<std::collections::BTreeSet<_>>()
+    };
+    // One that is dead is shot, and its share taken on the proof; the other keeps what it had.
+    // Its processes first: with its links gone it would say that it serves nobody.
+    cluster.recipes[1].signal_all(Signal::SIGKILL);
+    cluster.cut(1);
+    cluster.settles(10 * SECOND, &["n1"]);
+    assert!(shots(&cluster).iter().eq(["n1 shoots n2"]), "its share was taken without one");
+    cluster.lab.on_switch("ip link set n2.eth0 up; ip link set n2.eth1 up");
+    cluster.recipes[1] = cluster.start(1);
+    cluster.settles(10 * SECOND, &["n1", "n2"]);
+    // Both live, reach their clients and the switch, and do not hear each other: one owner.
+    cluster.cut_heartbeats(1);
+    cluster.never_twice(2 * SECOND);
+    cluster.settles(10 * SECOND, &["n1"]);
+    assert!(shots(&cluster).iter().eq(["n1 shoots n2"]), "the winner of the tie, and it alone");
+    cluster.mend_heartbeats();
+    cluster.lab.on_switch("ip link set n2.eth0 up; ip link set n2.eth1 up");
+    cluster.recipes[1] = cluster.start(1);
+    cluster.settles(10 * SECOND, &["n1", "n2"]);
+}
+
+#[test]
+fn one_of_two_that_says_goodbye_is_not_shot() {
+    let mut cluster = Cluster::with(2, power_switch);
+    cluster.settles(10 * SECOND, &["n1", "n2"]);
+    nix::sys::signal::kill(cluster.recipes[0].group(), Signal::SIGTERM).unwrap();
+    assert_eq!(cluster.recipes[0].ends(10 * SECOND), Some(0));
+    cluster.settles(5 * SECOND, &["n2"]);
+    // That nothing happens has no event: beyond the delay of the loser of a tie.
+    std::thread::sleep(6 * SECOND);
+    assert!(!cluster.client.folder.join("shots").exists());
+    cluster.recipes[0] = cluster.start(0);
+    cluster.settles(10 * SECOND, &["n1", "n2"]);
+    // A recipe that fails gives everything up first, then says so.
+    nix::sys::signal::kill(cluster.recipes[1].process("bucket plan 10.77"), Signal::SIGKILL).unwrap();
+    assert_eq!(cluster.recipes[1].ends(10 * SECOND), Some(71), "{}", cluster.logs());
+    cluster.settles(5 * SECOND, &["n1"]);
+    std::thread::sleep(SECOND);
+    assert!(!cluster.client.folder.join("shots").exists(), "{}", cluster.logs());
+}
+
+#[test]
+fn without_a_proof_nothing_moves() {
+    let cluster = Cluster::with(2, power_switch);
+    let before = cluster.settles(10 * SECOND, &["n1", "n2"]);
+    let stuck = cluster.client.folder.join("stuck");
+    fs::write(&stuck, "").unwrap();
+    cluster.cut_heartbeats(1);
+    let end = Instant::now() + 4 * SECOND;
+    while Instant::now() < end {
+        for answers in [cluster.ask(VIP), cluster.ask(VIP6)] {
+            assert!(answers.is_exactly_one(&["n1", "n2"]), "{answers:?}\n{}", cluster.logs());
+        }
+    }
+    assert_eq!(cluster.ask(VIP).first, before, "each keeps its own");
+    cluster.mend_heartbeats();
+    cluster.settles(5 * SECOND, &["n1", "n2"]);
+    std::thread::sleep(3 * SECOND);
+    assert!(!cluster.client.folder.join("shots").exists(), "who is back in time is not shot");
+    assert_eq!(cluster.settles(5 * SECOND, &["n1", "n2"]), before);
+}
+
+#[test]
+fn a_side_that_does_not_reach_the_gateway_gives_up() {
+    let cluster = Cluster::with(2, |lab, client| {
+        // What health ping prints each second, by a real ping of a gateway that is the client.
+        let command = client.folder.join("veto");
+        let script = "#!/bin/sh\nwhile :; do if ping -c 1 -W 1 -I eth0 10.77.9.9 >/dev/null 2>&1; then s=up; else s=down; fi\n\
+            echo \"{\\\"kind\\\":\\\"health.ping\\\",\\\"host\\\":\\\"$FAILOVER_NODE\\\",\\\"subject\\\":\\\"10.77.9.9\\\",\\\"status\\\":\\\"$s\\\",\\\"valid_for_ms\\\":5000}\"\nsleep 0.2; done\n";
+        fs::write(&command, script).unwrap();
+        fs::set_permissions(&command, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        format!("{}\nveto=10.77.9.9\nveto_command={}", power_switch(lab, client), command.display())
+    });
+    let before = cluster.settles(10 * SECOND, &["n1", "n2"]);
+    cluster.lab.on_switch(
+        "nft 'table bridge gw { chain c { type filter hook forward priority 0; \
+         iifname \"n2.eth0\" ether type ip icmp type echo-request drop; }; }'",
+    );
+    cluster.settles(10 * SECOND, &["n1"]);
+    assert!(!cluster.client.folder.join("shots").exists(), "n2 says itself that it serves nobody");
+    cluster.lab.on_switch("nft delete table bridge gw");
+    assert_eq!(cluster.settles(10 * SECOND, &["n1", "n2"]), before);
 }

@@ -45,6 +45,13 @@ impl Changing {
     }
 }
 
+/// An answer whose default depends on other flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum YesNo {
+    Yes,
+    No,
+}
+
 /// The flags of a verb: its own, then those of all verbs.
 pub(crate) fn flags<T: Args>(command: clap::Command) -> clap::Command {
     // The parser takes a struct's doc comment for what the command is about.

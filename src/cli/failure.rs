@@ -21,6 +21,7 @@ pub(crate) enum Reason {
     NoSuchName,
     NoSuchProgram,
     NotPermitted,
+    NotProven,
     OtherAddressesToo,
     Refused,
     TimedOut,
@@ -29,7 +30,7 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    pub(crate) const ALL: [Reason; 16] = [
+    pub(crate) const ALL: [Reason; 17] = [
         Reason::Ambiguous,
         Reason::BadFile,
         Reason::BadInput,
@@ -41,6 +42,7 @@ impl Reason {
         Reason::NoSuchName,
         Reason::NoSuchProgram,
         Reason::NotPermitted,
+        Reason::NotProven,
         Reason::OtherAddressesToo,
         Reason::Refused,
         Reason::TimedOut,
@@ -61,6 +63,7 @@ impl Reason {
             Reason::NoSuchName => "no-such-name",
             Reason::NoSuchProgram => "no-such-program",
             Reason::NotPermitted => "not-permitted",
+            Reason::NotProven => "not-proven",
             Reason::OtherAddressesToo => "other-addresses-too",
             Reason::Refused => "refused",
             Reason::TimedOut => "timed-out",

@@ -1,9 +1,11 @@
 //! The commands: flags and the order of steps. Look, decide, act, look again.
 
 pub mod bucket;
+pub mod fence;
 pub mod hash_owner;
 pub mod health;
 pub mod heartbeat;
+pub mod quorum;
 pub mod vip;
 pub mod vrrp;
 mod watch;
@@ -11,5 +13,13 @@ mod watch;
 use crate::cli::Tool;
 
 /// Every command of the family, in the order of the manual.
-pub const TOOLS: &[&Tool] =
-    &[&bucket::TOOL, &hash_owner::TOOL, &health::TOOL, &heartbeat::TOOL, &vip::TOOL, &vrrp::TOOL];
+pub const TOOLS: &[&Tool] = &[
+    &bucket::TOOL,
+    &fence::TOOL,
+    &hash_owner::TOOL,
+    &health::TOOL,
+    &heartbeat::TOOL,
+    &quorum::TOOL,
+    &vip::TOOL,
+    &vrrp::TOOL,
+];

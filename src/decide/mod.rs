@@ -3,9 +3,11 @@
 //! Each can be replayed from its inputs, which is what lets a test play a thousand nodes.
 
 pub(crate) mod bucket;
+pub(crate) mod fence;
 pub(crate) mod hash_owner;
 pub(crate) mod heartbeat;
 pub(crate) mod monitor;
+pub(crate) mod quorum;
 pub(crate) mod score;
 pub(crate) mod vip;
 pub(crate) mod vrrp;

@@ -1,6 +1,7 @@
 //! Records of `bucket`.
 
 use super::envelope::{Column, column};
+use super::fence::{self, Proven};
 use super::line::Line;
 use crate::decide::bucket::change::{How, Order, Outcome};
 use crate::decide::bucket::check::Shown;
@@ -369,7 +370,8 @@ pub(crate) struct Word {
     pub(crate) status: Option<Status>,
     /// The verdict is a majority's, not one node's own.
     pub(crate) voted: bool,
-    pub(crate) quorate: Option<bool>,
+    /// What a majority says about this side.
+    pub(crate) quorum: Option<Side>,
     pub(crate) lists: Option<Lists>,
     pub(crate) weight: Option<u32>,
     pub(crate) priority: Option<u32>,
@@ -380,11 +382,20 @@ pub(crate) struct Word {
     pub(crate) left: Option<bool>,
     /// What it hears of others.
     pub(crate) view: Option<BTreeMap<String, Status>>,
-    /// The life of the node that a proof says is over.
-    pub(crate) proof: Option<u64>,
+    /// A life of the node is over.
+    pub(crate) proof: Option<Proven>,
     pub(crate) received_ms: Option<f64>,
     pub(crate) valid_for_ms: Option<f64>,
     pub(crate) renewal: bool,
+}
+
+/// What `quorum` says about the side that this node is on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Side {
+    pub(crate) quorate: bool,
+    /// Not quorate, and nobody else can take what is held here.
+    pub(crate) may_keep: bool,
+    pub(crate) waiting_for: Vec<String>,
 }
 
 /// Whether a node is to be left alone.
@@ -422,8 +433,8 @@ pub(crate) fn read_words(line: &Line<'_>, vip: Option<&str>) -> Result<Vec<Word>
     let is_about = |subject: Option<&str>| subject.is_some() && vip.is_none_or(|vip| subject == Some(vip));
     let kind = line.get::<String>("kind")?.unwrap_or_default();
     let mut words = Vec::new();
-    if let Some(fence) = line.raw("fence") {
-        words.extend(read_fence(fence)?);
+    for proven in fence::read_proofs(line)? {
+        words.push(Word { node: proven.node.clone(), proof: Some(proven), ..Word::default() });
     }
     let common = |word: Word| -> Result<Word, String> {
         Ok(Word {
@@ -450,16 +461,13 @@ pub(crate) fn read_words(line: &Line<'_>, vip: Option<&str>) -> Result<Vec<Word>
         return Ok(words);
     };
     if kind.starts_with("fence.") {
-        if line.get::<bool>("proof")? == Some(true) {
-            words.push(Word { node, proof: Some(line.get("incarnation")?.unwrap_or(u64::MAX)), ..Word::default() });
-        }
         return Ok(words);
     }
     let mut word = common(Word {
         node,
         status,
         voted: kind == "quorum",
-        quorate: line.get("quorate")?,
+        quorum: line.get::<bool>("quorate")?.map(|quorate| side(line, quorate)).transpose()?,
         lists: read_lists(line)?,
         weight: line.get("weight")?,
         priority: priority(line, vip)?,
@@ -542,10 +550,12 @@ fn read_lists(line: &Line<'_>) -> Result<Option<Lists>, String> {
     }))
 }
 
-fn read_fence(fence: &RawValue) -> Result<Option<Word>, String> {
-    let fence = Line::parse(fence.get()).map_err(|why| format!("'fence': {why}"))?;
-    let Some(node) = fence.get::<String>("node")? else { return Ok(None) };
-    Ok(Some(Word { node, proof: Some(fence.get("incarnation")?.unwrap_or(u64::MAX)), ..Word::default() }))
+fn side(line: &Line<'_>, quorate: bool) -> Result<Side, String> {
+    Ok(Side {
+        quorate,
+        may_keep: line.get("may_keep")?.unwrap_or_default(),
+        waiting_for: line.get("waiting_for")?.unwrap_or_default(),
+    })
 }
 
 /// A plan, read for `apply`.
@@ -591,10 +601,7 @@ pub(crate) fn read_plan(line: &Line<'_>, vip: &str, me: &str) -> Result<Option<O
     }
     ordered.order.mine = line.parsed("mine")?.ok_or("the plan has no 'mine'")?;
     let held = line.parsed::<Buckets>("held")?.unwrap_or_default();
-    let proven = match line.raw("fence") {
-        Some(fence) => read_fence(fence)?.map(|word| word.node),
-        None => None,
-    };
+    let proven: Vec<String> = fence::read_proofs(line)?.into_iter().map(|proven| proven.node).collect();
     for (name, node) in line.get::<BTreeMap<String, &RawValue>>("nodes")?.unwrap_or_default() {
         let node = Line::parse(node.get())?;
         if name == me {
@@ -612,7 +619,8 @@ pub(crate) fn read_plan(line: &Line<'_>, vip: &str, me: &str) -> Result<Option<O
         if how.as_deref() == Some("settle") && from.as_deref() == Some(me) {
             ordered.order.settled = ordered.order.settled.union(&buckets);
         }
-        if proven.is_some() && from == proven && to.as_deref() == Some(me) && how.as_deref() == Some("take-over") {
+        let off = from.is_some_and(|from| proven.contains(&from));
+        if off && to.as_deref() == Some(me) && how.as_deref() == Some("take-over") {
             ordered.order.mine = ordered.order.mine.union(&buckets.intersection(&held));
         }
     }
@@ -858,6 +866,7 @@ mod tests {
         };
         assert_eq!(plan(""), "1-2");
         assert_eq!(plan(r#","fence":{"node":"n2","incarnation":7,"agent":"a"}"#), "1-3");
+        assert_eq!(plan(r#","fence":[{"node":"n2","agent":"a"},{"node":"n3","agent":"a"}]"#), "1-3,6");
     }
 
     fn words(line: &str) -> Vec<Word> {
@@ -888,12 +897,12 @@ mod tests {
         let [word] = words(r#"{"subject":"n2","status":"down","weight":3}"#).try_into().unwrap();
         assert_eq!((word.status, word.weight, word.voted), (Some(Status::Down), Some(3), false));
         let [word] = words(r#"{"kind":"quorum","subject":"n2","status":"down","quorate":true}"#).try_into().unwrap();
-        assert_eq!((word.voted, word.quorate), (true, Some(true)));
+        assert_eq!((word.voted, word.quorum.map(|side| side.quorate)), (true, Some(true)));
         let [word] =
             words(r#"{"kind":"bucket.show","host":"n1","subject":"192.0.2.9","owned":"1-2"}"#).try_into().unwrap();
         assert_eq!((word.node.as_str(), word.lists.unwrap().own.to_string()), ("n1", "1-2".to_owned()));
         let line = r#"{"subject":"n2","status":"down","fence":{"node":"n2","incarnation":7,"time":"x","agent":"a"}}"#;
-        assert_eq!(words(line)[0].proof, Some(7));
+        assert_eq!(words(line)[0].proof.as_ref().unwrap().incarnation, Some(7));
         assert!(words(r#"{"kind":"bucket.show","host":"n1","subject":"192.0.2.10","owned":"1-2"}"#).is_empty());
         assert!(words(r#"{"kind":"whatever"}"#).is_empty());
         assert!(read_words(&Line::parse(r#"{"subject":"n2","status":"well"}"#).unwrap(), None).is_err());

@@ -4,10 +4,12 @@
 pub(crate) mod bucket;
 pub(crate) mod config;
 pub(crate) mod envelope;
+pub(crate) mod fence;
 pub(crate) mod hash_owner;
 pub(crate) mod health;
 pub(crate) mod heartbeat;
 pub(crate) mod line;
+pub(crate) mod quorum;
 #[cfg(test)]
 pub(crate) mod schema;
 pub(crate) mod state;

@@ -6,6 +6,7 @@ use super::{Error, Result};
 use crate::types::time::Tick;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -59,6 +60,93 @@ pub(crate) fn run(program: &Path, args: &[&str], input: &[u8], deadline: Deadlin
     Running::spawn(command, deadline)?.finish(input)
 }
 
+/// What is kept of what an agent says: the rest of an endless talker is read and thrown away.
+const AGENT_SAYS: usize = 16 * 1024;
+
+/// Runs a program of somebody else's to its end, with everything that it starts.
+///
+/// It has ended when the program itself has, whoever still holds its pipes. What it left behind then,
+/// and all of it at the deadline, is killed: this process becomes the parent of orphans, so neither a
+/// process group of its own nor a daemon's double fork gets out of reach. So this process must have no
+/// other children. At most 16 KiB of each output are kept.
+///
+/// `None` means that `interrupt` could be read first.
+///
+/// # Errors
+/// `Late` at the deadline, or when the program cannot be started.
+pub(crate) fn run_tree(
+    program: &Path,
+    args: &[&str],
+    input: &[u8],
+    deadline: Deadline,
+    interrupt: BorrowedFd<'_>,
+) -> Result<Option<Finished>> {
+    let name = program.display().to_string();
+    let failed = |errno| Error::call("run", &name, errno);
+    nix::sys::prctl::set_child_subreaper(true).map_err(failed)?;
+    let mut running = Running::spawn(command(program, args), deadline)?;
+    let outcome = super::raw::pidfd(running.id()).map_err(failed).and_then(|end| {
+        let until = Until { deadline, end: Some(end.as_fd()), interrupt: Some(interrupt), keep: AGENT_SAYS };
+        converse(&mut running.child, input, &until, &name)
+    });
+    if !matches!(outcome, Ok(Some(_))) {
+        kill_group(&running.child);
+    }
+    let status = running.child.wait().map_err(|error| Error::io("wait for", &name, &error));
+    end_descendants();
+    let Some((stdout, stderr)) = outcome? else { return Ok(None) };
+    Ok(Some(Finished { status: status?, stdout, stderr }))
+}
+
+/// Kills and buries everything that descends from this process, for at most a second.
+fn end_descendants() {
+    let deadline = Deadline::after(Duration::from_secs(1));
+    loop {
+        for pid in descendants() {
+            let _ = nix::sys::signal::kill(pid, Signal::SIGKILL);
+        }
+        // Orphans become children of ours as their parents end; the last one gone is ECHILD.
+        loop {
+            match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::StillAlive) => break,
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
+        if deadline.left().is_zero() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Every process below this one, from /proc/PID/stat (proc(5): the parent is the second field after the
+/// name, which ends with the last bracket).
+fn descendants() -> Vec<Pid> {
+    let mut parents = Vec::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
+        let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
+        if let Some(parent) = after.split_whitespace().nth(1).and_then(|parent| parent.parse::<i32>().ok()) {
+            parents.push((pid, parent));
+        }
+    }
+    let mut found = vec![nix::unistd::getpid().as_raw()];
+    let mut next = 0;
+    while let Some(&parent) = found.get(next) {
+        found.extend(
+            parents
+                .iter()
+                .filter(|(pid, of)| *of == parent && !found.contains(pid))
+                .map(|(pid, _)| *pid)
+                .collect::<Vec<_>>(),
+        );
+        next += 1;
+    }
+    found.into_iter().skip(1).map(Pid::from_raw).collect()
+}
+
 /// A program that has not ended yet.
 #[derive(Debug)]
 pub(crate) struct Running {
@@ -110,12 +198,14 @@ impl Running {
 
     /// Waits for its end, and feeds it what `input` is left.
     pub(crate) fn finish(mut self, input: &[u8]) -> Result<Finished> {
-        let outcome = converse(&mut self.child, input, self.deadline, &self.name);
+        let until = Until { deadline: self.deadline, end: None, interrupt: None, keep: usize::MAX };
+        let outcome = converse(&mut self.child, input, &until, &self.name);
         if outcome.is_err() {
             kill_group(&self.child);
         }
         let status = self.child.wait().map_err(|error| Error::io("wait for", &self.name, &error));
-        let (stdout, stderr) = outcome?;
+        // Nothing interrupts it, so there is always something.
+        let (stdout, stderr) = outcome?.unwrap_or_default();
         Ok(Finished { status: status?, stdout, stderr })
     }
 }
@@ -168,9 +258,9 @@ pub(crate) fn watch(mut command: Command, keep: usize, deadline: Tick, stop: Bor
         };
         let failed = |error: std::io::Error| Error::io("read from", &name, &error);
         if said {
-            read_some(&mut stdout, &mut block, keep, &mut watched.stdout).map_err(failed)?;
+            drain(&mut stdout, &mut block, &mut watched.stdout, keep).map_err(failed)?;
         } else if complained {
-            read_some(&mut stderr, &mut block, keep, &mut watched.stderr).map_err(failed)?;
+            drain(&mut stderr, &mut block, &mut watched.stderr, keep).map_err(failed)?;
         } else if over {
             watched.status = Some(child.wait().map_err(|error| Error::io("wait for", &name, &error))?);
             return Ok(watched);
@@ -187,11 +277,47 @@ pub(crate) fn watch(mut command: Command, keep: usize, deadline: Tick, stop: Bor
     Ok(watched)
 }
 
-/// Reads what is there, and keeps the beginning of it all.
-fn read_some<R: Read>(pipe: &mut Option<R>, block: &mut [u8], keep: usize, into: &mut Vec<u8>) -> std::io::Result<()> {
-    drain(pipe, block, into)?;
-    into.truncate(keep);
-    Ok(())
+/// One of our own programs, run beside a stream.
+#[derive(Debug)]
+pub(crate) struct Beside {
+    child: Child,
+    said: Vec<u8>,
+}
+
+impl Beside {
+    /// Starts this program itself with other words; what it complains of goes where ours does.
+    pub(crate) fn start(args: &[String]) -> Result<Self> {
+        let failed = |error: &std::io::Error| Error::io("run", "this program", error);
+        let program = std::env::current_exe().map_err(|error| failed(&error))?;
+        let mut command = Command::new(program);
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::piped());
+        Ok(Beside { child: command.spawn().map_err(|error| failed(&error))?, said: Vec::new() })
+    }
+
+    /// What to wait on; `None` once it has said all.
+    pub(crate) fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.child.stdout.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Takes what it says, called when `as_fd` can be read; at its end all of it and the status.
+    pub(crate) fn hear(&mut self) -> Result<Option<(ExitStatus, Vec<u8>)>> {
+        let failed = |error: &std::io::Error| Error::io("read from", "this program", error);
+        let mut block = vec![0; AGENT_SAYS];
+        drain(&mut self.child.stdout, &mut block, &mut self.said, AGENT_SAYS).map_err(|error| failed(&error))?;
+        if self.child.stdout.is_some() {
+            return Ok(None);
+        }
+        let status = self.child.wait().map_err(|error| failed(&error))?;
+        Ok(Some((status, std::mem::take(&mut self.said))))
+    }
+
+    /// Tells it to stop, and waits until it has undone what it must.
+    pub(crate) fn stop(mut self) {
+        if let Ok(pid) = i32::try_from(self.child.id()) {
+            let _ = nix::sys::signal::kill(Pid::from_raw(pid), Signal::SIGTERM);
+        }
+        let _ = self.child.wait();
+    }
 }
 
 fn command(program: &Path, args: &[&str]) -> Command {
@@ -208,28 +334,53 @@ fn kill_group(child: &Child) {
     }
 }
 
+/// When a conversation is over, and what is kept of it.
+struct Until<'fd> {
+    deadline: Deadline,
+    /// Readable once the program has ended; without it the ends of its outputs count.
+    end: Option<BorrowedFd<'fd>>,
+    /// Readable when it is to be broken off.
+    interrupt: Option<BorrowedFd<'fd>>,
+    /// Bytes of each output.
+    keep: usize,
+}
+
+/// What a program wrote on its two outputs.
+type Said = (Vec<u8>, Vec<u8>);
+
 /// Feeds stdin and drains both outputs without letting any of the three block the others.
-fn converse(child: &mut Child, mut input: &[u8], deadline: Deadline, name: &str) -> Result<(Vec<u8>, Vec<u8>)> {
+fn converse(child: &mut Child, mut input: &[u8], until: &Until<'_>, name: &str) -> Result<Option<Said>> {
     let mut stdin = child.stdin.take();
     let mut stdout = child.stdout.take();
     let mut stderr = child.stderr.take();
     let (mut said, mut complained) = (Vec::new(), Vec::new());
     let mut block = vec![0; 16384];
     let failed = |error: &std::io::Error| Error::io("talk to", name, error);
-    while stdin.is_some() || stdout.is_some() || stderr.is_some() {
+    let mut ended = false;
+    while !ended && (until.end.is_some() || stdin.is_some() || stdout.is_some() || stderr.is_some()) {
         let ready = {
             let mut sources = super::event::Sources::default();
             let to_child = stdin.as_ref().map(|pipe| sources.writable(pipe.as_fd()));
             let from_child = stdout.as_ref().map(|pipe| sources.readable(pipe.as_fd()));
             let complaints = stderr.as_ref().map(|pipe| sources.readable(pipe.as_fd()));
-            if !sources.wait(Some(deadline.tick()))? {
+            let end = until.end.map(|end| sources.readable(end));
+            let interrupt = until.interrupt.map(|interrupt| sources.readable(interrupt));
+            // An endless talker is always ready, and its time runs out all the same.
+            if !sources.wait(Some(until.deadline.tick()))? || until.deadline.left().is_zero() {
                 return Err(Error::Late {
                     doing: "run".to_owned(),
                     object: name.to_owned(),
                     why: "it did not end in the time given".to_owned(),
                 });
             }
-            [to_child, from_child, complaints].map(|slot| slot.is_some_and(|slot| sources.is_ready(slot)))
+            let ready =
+                [to_child, from_child, complaints, end].map(|slot| slot.is_some_and(|slot| sources.is_ready(slot)));
+            if interrupt.is_some_and(|slot| sources.is_ready(slot)) {
+                return Ok(None);
+            }
+            // What it said before its end is in the pipes by now, and read once more below.
+            ended = ready[3];
+            ready
         };
         if ready[0]
             && let Some(pipe) = stdin.as_mut()
@@ -245,19 +396,19 @@ fn converse(child: &mut Child, mut input: &[u8], deadline: Deadline, name: &str)
             }
         }
         if ready[1] {
-            drain(&mut stdout, &mut block, &mut said).map_err(|error| failed(&error))?;
+            drain(&mut stdout, &mut block, &mut said, until.keep).map_err(|error| failed(&error))?;
         }
         if ready[2] {
-            drain(&mut stderr, &mut block, &mut complained).map_err(|error| failed(&error))?;
+            drain(&mut stderr, &mut block, &mut complained, until.keep).map_err(|error| failed(&error))?;
         }
     }
-    Ok((said, complained))
+    Ok(Some((said, complained)))
 }
 
-fn drain<R: Read>(pipe: &mut Option<R>, block: &mut [u8], into: &mut Vec<u8>) -> std::io::Result<()> {
+fn drain<R: Read>(pipe: &mut Option<R>, block: &mut [u8], into: &mut Vec<u8>, keep: usize) -> std::io::Result<()> {
     if let Some(reader) = pipe {
         let got = reader.read(block)?;
-        into.extend_from_slice(&block[..got]);
+        into.extend_from_slice(&block[..got.min(keep.saturating_sub(into.len()))]);
         if got == 0 {
             *pipe = None;
         }

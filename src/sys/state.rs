@@ -62,6 +62,30 @@ pub(crate) fn read(path: &Path) -> Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
+/// Reads a file of secrets: its mode lets nobody else read it, and it belongs to root or to this user.
+///
+/// # Errors
+/// `File` with `doing` and `mend` where it is not there, is no text, or others could know or change it.
+pub(crate) fn read_secret(path: &Path, doing: &str, mend: &str) -> Result<String> {
+    let wrong = |why: String| Error::File {
+        doing: doing.to_owned(),
+        path: path.display().to_string(),
+        why,
+        mend: mend.to_owned(),
+    };
+    if let Ok(meta) = fs::metadata(path) {
+        let own = nix::unistd::geteuid().as_raw();
+        if meta.mode() & 0o077 != 0 {
+            return Err(wrong(format!("its mode is {:04o}, others may read it", meta.mode() & 0o7777)));
+        }
+        if meta.uid() != 0 && meta.uid() != own {
+            return Err(wrong(format!("it belongs to uid {}", meta.uid())));
+        }
+    }
+    let bytes = read(path)?.ok_or_else(|| wrong("it is not there".to_owned()))?;
+    String::from_utf8(bytes).map_err(|_| wrong("it is no text".to_owned()))
+}
+
 /// Replaces a file: write beside, fsync, rename, fsync the folder. The old content or the new.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

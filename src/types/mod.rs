@@ -7,6 +7,8 @@ pub(crate) mod flow;
 pub(crate) mod link;
 pub(crate) mod net;
 pub(crate) mod node;
+pub(crate) mod power;
+pub(crate) mod proof;
 pub(crate) mod status;
 pub(crate) mod target;
 pub(crate) mod time;

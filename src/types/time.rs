@@ -23,6 +23,12 @@ impl Tick {
     pub(crate) fn as_ms(self) -> f64 {
         millis(self.0)
     }
+
+    /// A point that a record gives in milliseconds since boot; `None` for what can be none.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // bounded
+    pub(crate) fn from_ms(ms: f64) -> Option<Tick> {
+        (ms.is_finite() && (0.0..1e15).contains(&ms)).then(|| Tick(Duration::from_micros((ms * 1000.0) as u64)))
+    }
 }
 
 /// A duration in milliseconds, cut to three decimals: the form of every `_ms` key.
@@ -52,38 +58,52 @@ impl fmt::Display for WallTime {
 impl FromStr for WallTime {
     type Err = String;
 
-    /// Reads the form that is printed; a fraction may be shorter, longer or missing.
+    /// Reads RFC 3339 with any fraction and any offset; digits beyond microseconds are cut.
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("'{text}' is not a time (RFC 3339 in UTC: 2026-01-31T12:00:00.000000Z)");
-        let (date, clock) = text.strip_suffix('Z').and_then(|text| text.split_once('T')).ok_or_else(wrong)?;
-        let (clock, fraction) = clock.split_once('.').unwrap_or((clock, "0"));
-        let numbers = |text: &str, mark: char| -> Option<[i64; 3]> {
-            let mut parts = text.split(mark).map(|part| {
-                part.parse::<u32>().ok().filter(|_| part.len() >= 2 && !part.starts_with('+')).map(i64::from)
-            });
-            let three = [parts.next()??, parts.next()??, parts.next()??];
-            parts.next().is_none().then_some(three)
+        let read = || -> Option<i64> {
+            let number = |range: std::ops::Range<usize>| -> Option<i64> {
+                let digits = text.get(range)?;
+                digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
+            };
+            let marks = [(4, "-"), (7, "-"), (13, ":"), (16, ":")];
+            if !marks.iter().all(|(at, mark)| text.get(*at..at + 1) == Some(mark)) {
+                return None;
+            }
+            matches!(text.get(10..11)?, "T" | "t" | " ").then_some(())?;
+            let (month, day) = (number(5..7)?, number(8..10)?);
+            let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..19)?);
+            let fits = (1..=12).contains(&month) && (1..=31).contains(&day) && hour < 24 && minute < 60 && second <= 60;
+            fits.then_some(())?;
+            let mut rest = text.get(19..)?;
+            let mut micros = 0;
+            if let Some(fraction) = rest.strip_prefix('.') {
+                let digits = fraction.find(|c: char| !c.is_ascii_digit())?;
+                let cut = fraction.get(..digits.min(6)).filter(|cut| !cut.is_empty())?;
+                micros = format!("{cut:0<6}").parse().ok()?;
+                rest = fraction.get(digits..)?;
+            }
+            let offset = match rest {
+                "Z" | "z" => 0,
+                _ => {
+                    let sign = if rest.starts_with('-') { -1 } else { rest.strip_prefix('+').map(|_| 1)? };
+                    let (hours, minutes) = rest.get(1..)?.split_once(':')?;
+                    sign * (hours.parse::<i64>().ok()? * 3600 + minutes.parse::<i64>().ok()? * 60)
+                }
+            };
+            let days = days(number(0..4)?, month, day);
+            Some((days * 86_400 + hour * 3600 + minute * 60 + second - offset) * 1_000_000 + micros)
         };
-        let [year, month, day] = numbers(date, '-').ok_or_else(wrong)?;
-        let [hour, minute, second] = numbers(clock, ':').ok_or_else(wrong)?;
-        let digits = !fraction.is_empty() && fraction.bytes().all(|b| b.is_ascii_digit());
-        // The second 60 is a leap second.
-        let fits = year <= 9999 && (1..=12).contains(&month) && (1..=31).contains(&day);
-        if !fits || !digits || hour > 23 || minute > 59 || second > 60 {
-            return Err(wrong());
-        }
-        let micros = format!("{fraction:0<6}").get(..6).and_then(|six| six.parse::<i64>().ok()).ok_or_else(wrong)?;
-        let seconds = days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
-        Ok(WallTime { unix_us: seconds * 1_000_000 + micros })
+        let unix_us = read().ok_or_else(|| format!("'{text}' is not a time (RFC 3339)"))?;
+        Ok(WallTime { unix_us })
     }
 }
 
-/// The day of a date, counted from 1970-01-01 (Hinnant, `days_from_civil`).
+/// The day counted from 1970-01-01 of a proleptic Gregorian date (Hinnant, `days_from_civil`).
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * (month + if month > 2 { -3 } else { 9 }) + 2) / 5 + day - 1;
+    let year_of_era = year - era * 400;
+    let day_of_year = (153 * (if month > 2 { month - 3 } else { month + 9 }) + 2) / 5 + day - 1;
     era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
@@ -165,6 +185,16 @@ mod tests {
             (4_102_444_799_999_999, "2099-12-31T23:59:59.999999Z"),
         ] {
             assert_eq!(WallTime { unix_us }.to_string(), printed);
+            assert_eq!(printed.parse::<WallTime>().unwrap(), WallTime { unix_us });
+        }
+        for (text, same) in [
+            ("2026-11-29T23:44:31.8535+01:00", "2026-11-29T22:44:31.853500Z"),
+            ("2026-11-29T22:44:31Z", "2026-11-29T22:44:31.000000Z"),
+        ] {
+            assert_eq!(text.parse::<WallTime>().unwrap().to_string(), same);
+        }
+        for text in ["", "2026-11-29", "2026-11-29T22:44:31", "2026-13-29T22:44:31Z", "2026-11-29T22:44:31.Z\u{e9}"] {
+            assert!(text.parse::<WallTime>().is_err(), "{text}");
         }
     }
 

@@ -5,6 +5,7 @@ pub(crate) mod checksum;
 pub(crate) mod clusterip;
 pub(crate) mod dns;
 pub(crate) mod ethernet;
+pub(crate) mod fence;
 pub(crate) mod flow;
 pub(crate) mod heartbeat;
 pub(crate) mod icmp;

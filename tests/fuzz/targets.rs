@@ -5,7 +5,7 @@
 
 use crate::record::line::Line;
 use crate::record::state::{self, Origin};
-use crate::record::{bucket, hash_owner, health, heartbeat};
+use crate::record::{bucket, fence, hash_owner, health, heartbeat, quorum};
 use crate::types::bucket::Buckets;
 use crate::types::net::{Endpoint, Mac, Prefix};
 use crate::types::target::Target;
@@ -178,6 +178,13 @@ fn record_line(bytes: &[u8]) {
     let _ = bucket::read_words(&line, Some("192.0.2.100"));
     let _ = bucket::read_plan(&line, "192.0.2.100", "n1").map(drop);
     let _ = health::verdict(&line);
+    let _ = quorum::read(&line, "n1");
+    let _ = fence::read_asks(&line, "n1");
+    if let Ok(proofs @ [_, ..]) = fence::read_proofs(&line).as_deref() {
+        // What is said of a proof reads as the same proof.
+        let again = fence::with_proofs(text, proofs).unwrap();
+        assert_eq!(fence::read_proofs(&Line::parse(&again).unwrap()).unwrap(), proofs);
+    }
     let _ = heartbeat::Traveller::read(text, Tick::default()).map(|record| record.line(Tick::default()));
 }
 
@@ -186,6 +193,13 @@ fn state_file(bytes: &[u8]) {
     let origin = |command| Origin { command, host: "n1".to_owned(), boot_id: "b".to_owned(), at: Tick::default() };
     let _ = state::read::<heartbeat::Session>(bytes, &origin("heartbeat-session"));
     let _ = state::read_lasting::<heartbeat::Remembered>(bytes, &origin("heartbeat-recv"));
+    let _ = state::read::<quorum::Remembered>(bytes, &origin("quorum"));
+    if let Ok(state::Read::Current(proofs)) = state::read::<fence::Proofs>(bytes, &origin("fence")) {
+        // A proof of life 0 is over with the first beat, whatever a file says.
+        assert!(
+            proofs.nodes.values().all(|kept| kept.proven.incarnation.is_some() || !kept.proof().holds(Some(1), None))
+        );
+    }
     if let Ok(state::Read::Current(kept)) = state::read::<bucket::Kept>(bytes, &origin("bucket")) {
         let _ = kept.read();
     }

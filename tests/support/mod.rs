@@ -57,7 +57,8 @@ impl Lab {
         lab
     }
 
-    fn switch(&self) -> String {
+    /// The name of the namespace where the bridges are.
+    pub(crate) fn switch(&self) -> String {
         format!("{}-sw", self.prefix)
     }
 
@@ -289,7 +290,7 @@ impl Running {
         records(text.rsplit_once('\n').map_or("", |(whole, _)| whole))
     }
 
-    /// What it has printed, as it stands.
+    /// The same as it stands there.
     pub(crate) fn text(&self) -> String {
         fs::read_to_string(&self.out).unwrap()
     }

@@ -1,12 +1,13 @@
 //! `bucket plan`: who should own what, and what may this node do about it now?
 
-use crate::cli::args::{self, flags};
+use crate::cli::args::{self, YesNo, flags};
 use crate::cli::input::{Complaints, Fed, Feed, Got, Lines};
 use crate::cli::stream::{Pump, Woken};
 use crate::cli::{Exit, Failure, Process, Verb};
-use crate::decide::bucket::plan::{Fencing, Memory, Node, Plan, Settings, View, lan_is_dead, plan};
+use crate::cmd::fence;
+use crate::decide::bucket::plan::{Fencing, Memory, Node, Plan, Quorum, Settings, View, lan_is_dead, plan};
 use crate::record::bucket::{
-    Links, Lists, Move, NodeSeen, PLAN_COLUMNS, PLAN_SCHEMA, Plan as Record, Remembered, Rest, Word, read_words,
+    Links, Lists, Move, NodeSeen, PLAN_COLUMNS, PLAN_SCHEMA, Plan as Record, Remembered, Rest, Side, Word, read_words,
 };
 use crate::record::line::Line;
 use crate::record::state::{self, Origin};
@@ -17,6 +18,7 @@ use crate::sys::state::Lock;
 use crate::sys::watch::Watch;
 use crate::types::bucket::{Buckets, MAX_TOTAL, Owners};
 use crate::types::node::Standby;
+use crate::types::proof::Proof;
 use crate::types::status::Status;
 use crate::types::time::{Span, Tick};
 use clap::{ArgMatches, Args, ValueEnum};
@@ -66,7 +68,7 @@ struct Flags {
 
     /// What proves that a silent node serves no more
     #[arg(long, value_name = "HOW", default_value = "required")]
-    fencing: Proof,
+    fencing: ProofBy,
 
     /// From the last sign of life to the verdict down, as heartbeat recv has it
     #[arg(long, value_name = "D", default_value = "3s")]
@@ -79,6 +81,10 @@ struct Flags {
     /// From the last sign of life to a take-over [default: dead-after + lease + 150ms, the least is 100ms]
     #[arg(long, value_name = "D")]
     take_after: Option<Span>,
+
+    /// Take nothing without a word of quorum; without this flag a run that hears none does not wait for it
+    #[arg(long)]
+    quorum: bool,
 
     /// Take nothing before every node was heard once [default: yes for two nodes]
     #[arg(long, value_name = "yes|no")]
@@ -122,23 +128,11 @@ struct Flags {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Proof {
+enum ProofBy {
     /// A record of fence
     Required,
     /// Silence for --take-after; needs a lease, or a split serves twice
     None,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum YesNo {
-    Yes,
-    No,
-}
-
-/// A point that a record gives in milliseconds since boot.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // bounded
-fn tick(ms: f64) -> Option<Tick> {
-    (ms.is_finite() && (0.0..1e15).contains(&ms)).then(|| Tick(Duration::from_micros((ms * 1000.0) as u64)))
 }
 
 /// It stands in the comment of a rule, where there is room for 16 bytes.
@@ -199,8 +193,8 @@ fn settings(flags: &Flags, me: &str) -> Result<Settings, Failure> {
         fail_back: !flags.no_fail_back,
         me: me.to_owned(),
         fencing: match flags.fencing {
-            Proof::Required => Fencing::Required,
-            Proof::None => Fencing::None,
+            ProofBy::Required => Fencing::Required,
+            ProofBy::None => Fencing::None,
         },
         take_after,
         dead_after: flags.dead_after.0,
@@ -236,10 +230,13 @@ fn homes(text: &str) -> Result<Owners, Failure> {
 #[derive(Clone, Debug, Default)]
 struct Known {
     status: Option<(Status, Tick)>,
+    expires: Option<Tick>,
     voted: Option<(Status, Tick)>,
+    vote_expires: Option<Tick>,
     heard: bool,
     last: Tick,
-    expires: Option<Tick>,
+    /// When this node heard it last.
+    up: Option<Tick>,
     lists: Option<Lists>,
     /// Until when the lists hold; for lists that came in expired, since when they are.
     until: Option<Tick>,
@@ -251,14 +248,43 @@ struct Known {
     priority: Option<u32>,
     standby: Option<String>,
     incarnation: Option<u64>,
-    proof: Option<u64>,
+    proof: Option<Proof>,
+}
+
+impl Known {
+    /// What is to be made of this node's own ears and of the votes.
+    ///
+    /// A majority's word holds. Where the votes are none, who is heard here lives, and who is not
+    /// heard is neither alive nor dead, but for a tie that only its proof can settle.
+    fn verdict(&self, tied: bool, now: Tick) -> Option<(Status, Tick)> {
+        let own = match (self.status, self.expires.filter(|expires| *expires <= now)) {
+            (Some(_), Some(expired)) => Some((Status::Unknown, expired)),
+            (own, _) => own,
+        };
+        let voted = match (self.voted, self.vote_expires.filter(|expires| *expires <= now)) {
+            (Some(_), Some(expired)) => Some((Status::Unknown, expired)),
+            (voted, _) => voted,
+        };
+        match (voted, own) {
+            (Some((Status::Unknown, _)), Some((Status::Up, since))) => Some((Status::Up, since)),
+            (Some((Status::Unknown, _)), Some((Status::Down, since))) if tied => Some((Status::Down, since)),
+            (Some(voted), _) => Some(voted),
+            (None, own) => own,
+        }
+    }
+
+    fn is_off(&self) -> bool {
+        self.proof.is_some_and(|proof| proof.holds(self.incarnation, self.up))
+    }
 }
 
 struct Planner {
     settings: Settings,
     vip: Option<String>,
     known: BTreeMap<String, Known>,
-    quorate: Option<bool>,
+    /// What quorum said last, and until when that holds.
+    side: Option<(Side, Option<Tick>)>,
+    needs_quorum: bool,
     memory: Memory,
     own: Option<PathBuf>,
     standby_file: Option<PathBuf>,
@@ -274,7 +300,8 @@ impl Planner {
         let mut planner = Planner {
             vip: flags.vip.map(|vip| vip.to_string()),
             known: BTreeMap::new(),
-            quorate: None,
+            side: None,
+            needs_quorum: flags.quorum,
             memory: Memory::default(),
             own: flags.own.clone(),
             standby_file: flags.standby.clone(),
@@ -310,13 +337,16 @@ impl Planner {
         Ok(planner)
     }
 
+    fn is_member(&self, node: &str) -> bool {
+        self.settings.homes.0.contains_key(node) || self.settings.weights.contains_key(node)
+    }
+
     /// Takes one line in; says whether it was a renewal of something that counts.
     fn take(&mut self, text: &str, now: Tick) -> Result<bool, String> {
         let words = read_words(&Line::parse(text)?, self.vip.as_deref())?;
         let mut renewal = false;
         for word in words {
-            let member = |map: &BTreeMap<String, Buckets>| map.contains_key(&word.node);
-            if !member(&self.settings.homes.0) && !self.settings.weights.contains_key(&word.node) {
+            if !self.is_member(&word.node) {
                 continue;
             }
             if self.vip.is_none() {
@@ -329,7 +359,11 @@ impl Planner {
     }
 
     fn note(&mut self, word: Word, now: Tick) {
-        let arrived = word.received_ms.and_then(tick).map_or(now, |tick| tick.min(now));
+        let arrived = word.received_ms.and_then(Tick::from_ms).map_or(now, |tick| tick.min(now));
+        let expires = word
+            .valid_for_ms
+            .filter(|ms| ms.is_finite() && *ms >= 0.0)
+            .map(|ms| arrived.after(Duration::try_from_secs_f64(ms / 1000.0).unwrap_or(Duration::MAX)));
         let known = self.known.entry(word.node).or_default();
         if let Some(status) = word.status {
             let slot = if word.voted { &mut known.voted } else { &mut known.status };
@@ -339,12 +373,11 @@ impl Planner {
             }
             if !word.voted && status == Status::Up {
                 known.last = arrived;
+                known.up = Some(arrived);
             }
-            known.heard |= status == Status::Up || (status == Status::Down && word.incarnation.is_some());
-            known.expires = word
-                .valid_for_ms
-                .filter(|ms| ms.is_finite() && *ms >= 0.0)
-                .map(|ms| arrived.after(Duration::try_from_secs_f64(ms / 1000.0).unwrap_or(Duration::MAX)));
+            known.heard |=
+                !word.voted && (status == Status::Up || (status == Status::Down && word.incarnation.is_some()));
+            *(if word.voted { &mut known.vote_expires } else { &mut known.expires }) = expires;
         }
         if let Some(incarnation) = word.incarnation {
             // A proof is of one life; what the node listed in an earlier one it lost with it.
@@ -356,7 +389,7 @@ impl Planner {
             known.view = view;
         }
         if let Some(lists) = word.lists {
-            let until = lists.until_ms.and_then(tick);
+            let until = lists.until_ms.and_then(Tick::from_ms);
             known.until = match (known.until, until) {
                 // A beat repeats what its applier said long ago: it is expired since then.
                 (Some(old), Some(new)) if new <= now && old <= new => Some(old),
@@ -373,9 +406,12 @@ impl Planner {
             Some(Rest::No) => known.standby = None,
             None => {}
         }
-        known.proof = word.proof.or(known.proof);
-        if word.quorate.is_some() {
-            self.quorate = word.quorate;
+        if let Some(proven) = word.proof {
+            // One that names no life is about the one that is known now.
+            known.proof = Some(Proof { incarnation: proven.incarnation.or(known.incarnation), at: arrived });
+        }
+        if let Some(side) = word.quorum {
+            self.side = Some((side, expires));
         }
     }
 
@@ -383,6 +419,12 @@ impl Planner {
     fn look(&mut self, now: Tick) -> Result<(), Failure> {
         let vip = self.vip.clone();
         self.standby = sys::state::standby(self.standby_file.as_deref(), vip.as_deref())?;
+        for (node, kept) in fence::proofs(&self.settings.me, now)?.nodes {
+            if self.is_member(&node) {
+                let (proof, known) = (kept.proof(), self.known.entry(node).or_default());
+                known.proof = known.proof.filter(|old| old.at > proof.at).or(Some(proof));
+            }
+        }
         let Some(path) = self.own.clone() else { return Ok(()) };
         let Some(bytes) = sys::state::read(&path)? else { return Ok(()) };
         let text = String::from_utf8_lossy(&bytes);
@@ -410,22 +452,36 @@ impl Planner {
     fn lan_fault(&self, view: &View) -> Option<Standby> {
         let lan = self.lan_link?;
         let up = view.nodes.iter().filter(|(name, node)| **name != self.settings.me && node.status == Status::Up);
+        // Who hears this node on no link at all says nothing about the LAN: its receiver has ended.
         let peers = up.filter_map(|(name, _)| self.known.get(name)?.links.as_ref());
+        let peers = peers.filter(|links| !links.hears.is_empty());
         let dead = lan_is_dead(peers.map(|links| (links.heard.contains(&lan), links.hears.contains(&lan))));
         dead.then(|| Standby { reason: format!("link {lan}, the LAN, carries nothing") })
     }
 
+    /// What may be done on this side.
+    fn quorum(&self, now: Tick) -> Quorum {
+        match &self.side {
+            None if self.needs_quorum => Quorum::Pending(Vec::new()),
+            None => Quorum::NotCounted,
+            Some((_, Some(expires))) if *expires <= now => Quorum::Pending(Vec::new()),
+            Some((side, _)) if side.quorate => Quorum::Yes,
+            Some((side, _)) if side.may_keep => Quorum::Pending(side.waiting_for.clone()),
+            Some(_) => Quorum::No,
+        }
+    }
+
     fn view(&self, now: Tick) -> View {
+        let quorum = self.quorum(now);
+        let is_tied = |name: &String| matches!(&quorum, Quorum::Pending(tied) if tied.contains(name));
         let mut nodes: BTreeMap<String, Node> = self
             .known
             .iter()
             .map(|(name, known)| {
-                let expired = known.expires.filter(|expires| *expires <= now);
-                let (status, since) = match (known.voted.or(known.status), expired) {
-                    (None, _) if known.lists.is_some() => (Status::Up, known.last),
-                    (None, _) => (Status::Unknown, Tick::default()),
-                    (Some(_), Some(expired)) => (Status::Unknown, expired),
-                    (Some(verdict), None) => verdict,
+                let (status, since) = match known.verdict(known.heard && is_tied(name), now) {
+                    None if known.lists.is_some() => (Status::Up, known.last),
+                    None => (Status::Unknown, Tick::default()),
+                    Some(verdict) => verdict,
                 };
                 let lists = known.lists.clone();
                 // Its applier has stopped saying what it holds: by now the kernel has let go of it.
@@ -449,8 +505,7 @@ impl Planner {
                     standby: known.standby.clone(),
                     left: known.left,
                     unfit: known.priority == Some(0) || known.lists.as_ref().is_some_and(|lists| lists.unfit),
-                    // A beat of a newer life ends a proof.
-                    proven_off: known.proof.is_some_and(|proof| known.incarnation.is_none_or(|life| life <= proof)),
+                    proven_off: known.is_off(),
                 };
                 (name.clone(), node)
             })
@@ -464,9 +519,8 @@ impl Planner {
             .map(|(node, _, at)| (node.clone(), at))
             .collect();
         for (name, at) in told {
-            let member = self.settings.homes.0.contains_key(&name) || self.settings.weights.contains_key(&name);
             let heard = nodes.get(&name).is_some_and(|node| node.heard);
-            if member && !heard && name != self.settings.me {
+            if self.is_member(&name) && !heard && name != self.settings.me {
                 let node = nodes.entry(name.clone()).or_default();
                 let since = self.told.get(&name).copied().unwrap_or(at);
                 (node.status, node.since) = (Status::Down, since);
@@ -477,7 +531,7 @@ impl Planner {
             me.status = Status::Up;
         }
         me.standby = self.standby.as_ref().map(|standby| standby.reason.clone());
-        View { nodes, quorate: self.quorate }
+        View { nodes, quorum }
     }
 
     fn conclude(&mut self, now: Tick) -> Result<(Plan, View), Failure> {
@@ -495,6 +549,10 @@ impl Planner {
                 me.unfit = true;
             }
             self.standby = Some(fault);
+        }
+        if view.quorum == Quorum::No {
+            // Who is heard and may not serve must be left out of the map by the others too.
+            self.standby = Some(Standby { reason: "its side is not quorate".to_owned() });
         }
         let (plan, memory) = plan(&self.settings, &view, &self.memory, now);
         self.memory = memory;
@@ -612,7 +670,9 @@ fn follow_on(
     status: &mut Exit,
 ) -> Result<(), Failure> {
     let standby = planner.standby_file.clone().unwrap_or_else(|| sys::state::folder().join("standby"));
-    let watched: Vec<PathBuf> = planner.own.iter().cloned().chain([standby]).filter(|path| has_folder(path)).collect();
+    let proofs = fence::proofs_file(&planner.settings.me);
+    let watched = planner.own.iter().cloned().chain([standby, proofs]);
+    let watched: Vec<PathBuf> = watched.filter(|path| has_folder(path)).collect();
     let mut watch = Watch::new(&watched)?;
     let mut feed = Feed::default();
     let stdin = std::io::stdin();

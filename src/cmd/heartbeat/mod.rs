@@ -10,7 +10,6 @@ use crate::sys;
 use crate::sys::clock;
 use crate::types::time::Tick;
 use crate::wire::heartbeat::Keys;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The command.
@@ -54,32 +53,25 @@ struct Shared {
 impl Shared {
     /// Reads the key file; nobody else may read or write it.
     fn keys(&self) -> Result<Keys, Failure> {
-        let wrong = |why: String| sys::Error::File {
-            doing: "use the key file".to_owned(),
-            path: self.key.clone(),
-            why,
-            mend: format!("make one: umask 077; head -c 32 /dev/urandom | od -An -vtx1 | tr -d ' \\n' >{}", self.key),
-        };
+        const DOING: &str = "use the key file";
+        let mend = format!("make one: umask 077; head -c 32 /dev/urandom | od -An -vtx1 | tr -d ' \\n' >{}", self.key);
+        let wrong =
+            |why: String| sys::Error::File { doing: DOING.to_owned(), path: self.key.clone(), why, mend: mend.clone() };
         let text = if let Some(number) = self.key.strip_prefix("fd:") {
             let path = number.parse::<u32>().map(|number| format!("/proc/self/fd/{number}"));
             let path = path.map_err(|_| Failure::usage(format!("--key {}: fd:N takes a number", self.key)))?;
-            sys::state::read(Path::new(&path))?
+            let bytes = sys::state::read(Path::new(&path))?.ok_or_else(|| wrong("it is not there".to_owned()))?;
+            String::from_utf8(bytes).map_err(|_| wrong("it is no text".to_owned()))?
         } else {
-            if let Ok(meta) = std::fs::metadata(&self.key) {
-                let own = nix::unistd::geteuid().as_raw();
-                if meta.mode() & 0o077 != 0 {
-                    return Err(wrong(format!("its mode is {:04o}, others may read it", meta.mode() & 0o7777)).into());
-                }
-                if meta.uid() != 0 && meta.uid() != own {
-                    return Err(wrong(format!("it belongs to uid {}", meta.uid())).into());
-                }
-            }
-            sys::state::read(Path::new(&self.key))?
+            sys::state::read_secret(Path::new(&self.key), DOING, &mend)?
         };
-        let text = text.ok_or_else(|| wrong("it is not there".to_owned()))?;
-        let text = String::from_utf8(text).map_err(|_| wrong("it is no text".to_owned()))?;
         Keys::parse(&text).map_err(|why| wrong(why).into())
     }
+}
+
+/// The newest life of a node that this one has heard, in this boot or before it.
+pub(super) fn last_life(me: &str, node: &str) -> Result<Option<u64>, Failure> {
+    Ok(recv::remembered(me)?.nodes.get(node).map(|life| life.incarnation))
 }
 
 /// A life that no earlier one reaches: the wall clock in milliseconds, or one more than the last.

@@ -213,21 +213,7 @@ impl<'a> Receiver<'a> {
                 nonce => break nonce,
             }
         };
-        let path = remembered_file(&process.node);
-        let origin = origin("heartbeat-recv", &process.node, started);
-        let remembered = match sys::state::read(&path)? {
-            None => Remembered::default(),
-            Some(bytes) => {
-                let (remembered, _) =
-                    state::read_lasting::<Remembered>(&bytes, &origin).map_err(|why| sys::Error::File {
-                        doing: "read".to_owned(),
-                        path: path.display().to_string(),
-                        why,
-                        mend: "move it away to begin anew".to_owned(),
-                    })?;
-                remembered
-            }
-        };
+        let remembered = remembered(&process.node)?;
         for (node, life) in &remembered.nodes {
             hearing.remember(node, life.incarnation, life.sequence);
         }
@@ -733,6 +719,20 @@ fn opens(port: u16) -> String {
 /// What is heard of each node, as it travels to those who count votes.
 fn view(hearing: &Hearing) -> BTreeMap<&str, &'static str> {
     hearing.peers().map(|(name, peer)| (name, peer.status.as_str())).collect()
+}
+
+/// The lives that this node has heard.
+pub(super) fn remembered(node: &str) -> Result<Remembered, Failure> {
+    let path = remembered_file(node);
+    let Some(bytes) = sys::state::read(&path)? else { return Ok(Remembered::default()) };
+    let read = state::read_lasting::<Remembered>(&bytes, &origin("heartbeat-recv", node, clock::boot()));
+    let (remembered, _) = read.map_err(|why| sys::Error::File {
+        doing: "read".to_owned(),
+        path: path.display().to_string(),
+        why,
+        mend: "move it away to begin anew".to_owned(),
+    })?;
+    Ok(remembered)
 }
 
 fn remembered_file(node: &str) -> PathBuf {

@@ -125,6 +125,8 @@ struct Sender {
     life: Life,
     own_nonce: u64,
     echoes: Vec<(PeerHash, Echoed)>,
+    /// The last of these, for a goodbye after our receiver has ended: the peers believe an echo alone.
+    farewell: Vec<(PeerHash, Echoed)>,
     /// What our receiver hears, as a record; empty where there is none.
     view: String,
     bytes: Vec<u8>,
@@ -165,6 +167,7 @@ impl Sender {
             life: Life::default(),
             own_nonce: 0,
             echoes: Vec::new(),
+            farewell: Vec::new(),
             view: String::new(),
             bytes: Vec::new(),
             bad_input: false,
@@ -308,6 +311,9 @@ impl Sender {
 
     /// Says goodbye three times: a lost one costs the peers a whole dead time.
     fn say_goodbye(&mut self, process: &Process) -> Result<(), Failure> {
+        if self.echoes.is_empty() {
+            self.echoes.clone_from(&self.farewell);
+        }
         for _ in 0..3 {
             self.beat(true, true, clock::boot(), process)?;
         }
@@ -358,6 +364,9 @@ impl Sender {
             .map(|session| view_line(&self.node, &session.view))
             .unwrap_or_default();
         let news = nonce != self.own_nonce || echoes != self.echoes || view != self.view;
+        if !echoes.is_empty() {
+            self.farewell.clone_from(&echoes);
+        }
         (self.own_nonce, self.echoes, self.view) = (nonce, echoes, view);
         news
     }

@@ -358,7 +358,9 @@ impl<'a> Runner<'a> {
                 missing.push(format!("{} has no {what} address of its own to speak from (see: ip addr)", port.dev));
             }
         }
-        missing.iter().for_each(|sentence| self.complain(sentence, now));
+        for sentence in &missing {
+            self.complain(sentence, now);
+        }
         Ok(missing.is_empty())
     }
 

@@ -123,12 +123,25 @@ impl Node {
     }
 }
 
+/// Whether this side may act for all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Quorum {
+    /// Nobody counts.
+    #[default]
+    NotCounted,
+    Yes,
+    /// Others may take what this node holds.
+    No,
+    /// It is not known, and nobody else can take what this node holds: it keeps that and takes
+    /// nothing. It becomes known when these are proven off.
+    Pending(Vec<String>),
+}
+
 /// What this node sees.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct View {
     pub(crate) nodes: BTreeMap<String, Node>,
-    /// Whether this side has the majority; `None` where nobody counts.
-    pub(crate) quorate: Option<bool>,
+    pub(crate) quorum: Quorum,
 }
 
 /// What is remembered between two conclusions. Losing it is safe: it makes a node wait.
@@ -305,7 +318,7 @@ impl Round<'_> {
 
     /// Why this node must hold nothing at all.
     fn gives_up(&self) -> Option<&'static str> {
-        if self.view.quorate == Some(false) {
+        if self.view.quorum == Quorum::No {
             return Some("no quorum");
         }
         if self.me().is_some_and(|node| node.unfit) {
@@ -318,7 +331,7 @@ impl Round<'_> {
         // more likely alone than the only one left.
         // Who left with a goodbye is not silent.
         let silent = || self.peers().filter(|(_, node)| !node.is_some_and(|node| node.left));
-        let alone = self.view.quorate.is_none()
+        let alone = self.view.quorum == Quorum::NotCounted
             && silent().count() >= 2
             && silent().any(|(_, node)| node.is_some_and(|node| node.heard))
             && self.peers().all(|(_, node)| node.is_none_or(|node| node.status != Status::Up && !node.proven_off));
@@ -405,7 +418,8 @@ impl Round<'_> {
     /// Whether somebody else may have a bucket that is to be ours.
     fn claim(&self, bucket: u16, epoch: u64, plan: &mut Plan) -> Claim {
         let settings = self.settings;
-        let mut claim = Claim::None;
+        let pending = matches!(self.view.quorum, Quorum::Pending(_));
+        let mut claim = if pending { Claim::Held } else { Claim::None };
         for (name, node) in self.peers() {
             if node.is_some_and(|node| node.proven_off) {
                 continue;
@@ -441,7 +455,11 @@ impl Round<'_> {
                     }
                     match settings.fencing {
                         Fencing::Required => {
-                            plan.needs_fence.push(name.to_owned());
+                            // Who may be the smaller side shoots only whom the tie is about.
+                            if !matches!(&self.view.quorum, Quorum::Pending(tied) if !tied.iter().any(|node| node == name))
+                            {
+                                plan.needs_fence.push(name.to_owned());
+                            }
                             claim = Claim::Held;
                         }
                         Fencing::None => {
@@ -575,7 +593,10 @@ mod tests {
     }
 
     fn view(nodes: &[(&str, Node)]) -> View {
-        View { nodes: nodes.iter().map(|(name, node)| ((*name).to_owned(), node.clone())).collect(), quorate: None }
+        View {
+            nodes: nodes.iter().map(|(name, node)| ((*name).to_owned(), node.clone())).collect(),
+            quorum: Quorum::NotCounted,
+        }
     }
 
     fn at(seconds: u64) -> Tick {
@@ -716,16 +737,37 @@ mod tests {
     #[test]
     fn a_side_without_quorum_gives_all_up() {
         let mut nodes = view(&[("n1", up("1-2")), ("n2", down("3-4", 1)), ("n3", down("5-6", 1))]);
-        nodes.quorate = Some(false);
+        nodes.quorum = Quorum::No;
         let plan = conclude(&settings("n1"), &nodes);
         assert!(plan.mine.is_empty());
         assert_eq!(plan.gave_up, Some("no quorum"));
         // With the majority the same view is a take-over, once proven.
-        nodes.quorate = Some(true);
+        nodes.quorum = Quorum::Yes;
         assert_eq!(conclude(&settings("n1"), &nodes).needs_fence, ["n2", "n3"]);
         // Nobody counts, and nobody is heard.
-        nodes.quorate = None;
+        nodes.quorum = Quorum::NotCounted;
         assert_eq!(conclude(&settings("n1"), &nodes).gave_up, Some("isolated"));
+    }
+
+    #[test]
+    fn a_tie_keeps_what_it_holds_takes_nothing_and_asks_for_proof_of_the_other() {
+        let two = Settings { homes: "n1=1-3,n2=4-6".parse().unwrap(), ..settings("n1") };
+        let tied = |with: &[&str]| Quorum::Pending(with.iter().map(|node| (*node).to_owned()).collect());
+        let mut nodes = view(&[("n1", up("1-3")), ("n2", down("4-6", 90))]);
+        nodes.quorum = tied(&["n2"]);
+        let plan = conclude(&two, &nodes);
+        assert_eq!((plan.gave_up, plan.mine, plan.held), (None, list("1-3"), list("4-6")));
+        assert_eq!(plan.needs_fence, ["n2"]);
+        // It is not known whether this side even reaches the gateway: nobody is shot.
+        nodes.quorum = tied(&["gateway"]);
+        assert!(conclude(&two, &nodes).needs_fence.is_empty());
+        // Silence is no proof in a tie.
+        nodes.quorum = tied(&["n2"]);
+        let silence = Settings { fencing: Fencing::None, ..two.clone() };
+        assert_eq!(conclude(&silence, &nodes).mine, list("1-3"));
+        nodes.nodes.get_mut("n2").unwrap().proven_off = true;
+        nodes.quorum = Quorum::Yes;
+        assert_eq!(conclude(&two, &nodes).mine, list("1-6"));
     }
 
     #[test]
