@@ -333,7 +333,7 @@ _health() {
             return 0
             ;;
         health__subcmd__http)
-            opts="-t -h -V --expect-status --match --host --ca --dev --source --follow --interval --response-timeout --retries --k-of-n --success-retries --fast-interval --down-time --valid-for --name --exit --for --table --schema --node --timeout --help --version"
+            opts="-t -h -V --expect-status --match --connect --ca --dev --source --follow --interval --response-timeout --retries --k-of-n --success-retries --fast-interval --down-time --valid-for --name --exit --for --table --schema --node --timeout --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -347,7 +347,7 @@ _health() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --host)
+                --connect)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -143,7 +143,7 @@ complete -c health -n "__fish_health_using_subcommand tcp" -s h -l help -d 'Prin
 complete -c health -n "__fish_health_using_subcommand tcp" -s V -l version -d 'Print version'
 complete -c health -n "__fish_health_using_subcommand http" -l expect-status -d 'The statuses that are good: numbers and ranges' -r
 complete -c health -n "__fish_health_using_subcommand http" -l match -d 'The first 64 KiB of the answer must have TEXT in it' -r
-complete -c health -n "__fish_health_using_subcommand http" -l host -d 'Ask for this virtual host' -r
+complete -c health -n "__fish_health_using_subcommand http" -l connect -d 'Connect to this server, whatever the URL\'s name means; the name stays in the request and in TLS' -r
 complete -c health -n "__fish_health_using_subcommand http" -l ca -d 'Trust the certificates in FILE (PEM) and no others [default: the system\'s]' -r -F
 complete -c health -n "__fish_health_using_subcommand http" -l dev -d 'Leave by this interface' -r
 complete -c health -n "__fish_health_using_subcommand http" -l source -d 'Leave with this address' -r

@@ -110,6 +110,12 @@ fn silence_is_down_after_all_retries_and_not_before() {
     assert_eq!(down["detect_ms"], json!({"min": 280.0, "max": 380.0}));
     let once = n1.run(&format!("health tcp 192.0.2.2:80 --retries 1 {QUICK}")).ended(1).one();
     assert_eq!((&once["attempts"], &once["detect_ms"]["min"]), (&1.into(), &80.0.into()));
+    let of = n1.run(&format!("health tcp 192.0.2.2:80 --k-of-n 2/5 --fast-interval 10ms {QUICK}")).ended(1).one();
+    assert_eq!((&of["attempts"], &of["detect_ms"]), (&2.into(), &json!({"min": 160.0, "max": 260.0})), "{of}");
+    for wrong in ["--k-of-n 3/2", "--k-of-n 0/2", "--fast-interval 10s", "--interval 0s", "--interval 5", "--retries 0"]
+    {
+        n1.run(&format!("health tcp 192.0.2.2:80 {wrong}")).ended(2);
+    }
     // The deadline of the run comes first: nothing is known.
     let run = n1.run("health tcp 192.0.2.2:80 --timeout 300ms").ended(75);
     assert_eq!(status(&run.one()), "unknown");
@@ -259,7 +265,8 @@ fn http_is_judged_by_status_and_text() {
         ("http://192.0.2.2/fail --expect-status 500-599", 0, 503, Value::Null),
         ("http://192.0.2.2/moved", 0, 301, Value::Null),
         ("http://192.0.2.2/moved --expect-status 200", 1, 301, Value::Null),
-        ("http://192.0.2.2/ --host other --match other", 0, 200, true.into()),
+        ("http://other/ --connect 192.0.2.2 --match other", 0, 200, true.into()),
+        ("http://none.invalid:1/ok --connect [2001:db8::2]:80 --match well", 0, 200, true.into()),
         ("http://192.0.2.2/big --match y", 1, 200, false.into()),
     ] {
         let record = n1.run(&format!("health http --retries 1 {line}")).ended(code).one();
@@ -539,6 +546,10 @@ fn line(subject: &str, status: &str, more: &str) -> String {
     format!("{{\"kind\":\"x\",\"v\":1,\"subject\":\"{subject}\",\"status\":\"{status}\"{more}}}\n")
 }
 
+fn verdict(subject: &str, status: &str) -> String {
+    line(subject, status, "")
+}
+
 #[test]
 fn damp_passes_on_what_it_does_not_know_and_changes_only_when_it_was_said_often_enough() {
     let lab = Lab::new();
@@ -559,6 +570,8 @@ fn damp_passes_on_what_it_does_not_know_and_changes_only_when_it_was_said_often_
     let records = support::records(&lines[..4].join("\n"));
     let said: Vec<_> = records.iter().map(|record| (status(record), record["raw_status"].as_str().unwrap())).collect();
     assert_eq!(said, [("up", "up"), ("unknown", "down"), ("up", "down"), ("down", "down")]);
+    let old = n1.run_with("health damp", &line("a", "up", ",\"received_ms\":1,\"valid_for_ms\":1")).ended(75).one();
+    assert_eq!((status(&old), &old["raw_status"]), ("unknown", &"unknown".into()), "too old to be a verdict");
     assert_eq!(records[3]["renewal"], Value::Null, "what changes is no renewal");
     assert_eq!((&records[2]["penalty"], &records[2]["flapping"]), (&1000.0.into(), &false.into()));
 }
@@ -773,6 +786,37 @@ fn a_score_fits_a_beat_and_a_planner_heeds_it() {
     };
     assert_eq!(plan("up"), json!({"n1": "1-2", "n2": "3-4"}));
     assert_eq!(plan("down"), json!({"n2": "1-4"}));
+}
+
+#[test]
+fn a_score_travels_in_beats() {
+    let (_lab, n1, n2) = two();
+    let key = |host: &Host| {
+        let path = host.folder.join("key");
+        fs::write(&path, "07".repeat(32)).unwrap();
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        path.display().to_string()
+    };
+    let listener = n2.start(&format!("heartbeat recv --bind 192.0.2.2 --follow --key {}", key(&n2)));
+    let folder = binary("health").parent().unwrap().display().to_string();
+    let fifo = n1.folder.join("verdicts");
+    n1.sh(&format!("mkfifo {}", fifo.display()));
+    let mut command = Command::new("nsenter");
+    let line = "health score --follow --brief --renew 100ms <>$1 | heartbeat send --payload - --to 192.0.2.2 --interval 50ms --key $2";
+    command.arg(format!("--net=/run/netns/{}", n1.ns)).args(["setsid", "sh", "-c", line, "sh"]);
+    command.arg(&fifo).arg(key(&n1)).env("PATH", format!("{folder}:/usr/sbin:/usr/bin:/sbin:/bin"));
+    n1.environment(&mut command);
+    let mut pipeline = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let priority = |wanted: i64| move |record: &Value| record["payload"][0]["priority"] == wanted;
+    let feed = |verdicts: String| fs::write(&fifo, verdicts).unwrap();
+    feed(verdict("web", "up") + &verdict("db", "up"));
+    listener.wait_for("the whole priority", 10 * SECOND, priority(100));
+    feed(verdict("db", "down"));
+    let half = listener.wait_for("half of it", 10 * SECOND, priority(50));
+    assert_eq!((&half["payload"][0]["kind"], &half["payload"][0]["host"]), (&"health.score".into(), &"n1".into()));
+    let group = nix::unistd::Pid::from_raw(i32::try_from(pipeline.id()).unwrap());
+    nix::sys::signal::killpg(group, Signal::SIGKILL).unwrap();
+    pipeline.wait().unwrap();
 }
 
 // known-faults 19 and 20.

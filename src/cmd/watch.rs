@@ -174,6 +174,8 @@ impl<B: Clone + Send + 'static> Watch<B> {
         // When the probe started that is on its way, the last that came back, and what was told of it.
         let mut asked: Option<Tick> = None;
         let mut patience = clock::boot();
+        // News that came while a probe was on its way, which may have looked before them.
+        let mut look_again = false;
         let mut last: Option<Probed<B>> = None;
         let mut told: Option<(Status, Tick)> = None;
         let renew_every = self.settings.interval.max(self.settings.response_timeout);
@@ -208,6 +210,7 @@ impl<B: Clone + Send + 'static> Watch<B> {
                 && news.netlink.changes()?.iter().any(|change| *change == Change::Overrun || (news.is_ours)(change))
             {
                 monitor.probe_now(now);
+                look_again = asked.is_some();
             }
             let mut came = worker.take().filter(|_| asked.is_some());
             if came.is_none() && given_up.is_some_and(|given_up| given_up <= now) {
@@ -222,6 +225,9 @@ impl<B: Clone + Send + 'static> Watch<B> {
             let fresh = came.is_some();
             if let (Some(probed), Some(started)) = (came, asked) {
                 monitor.answered(started, now, probed.evidence);
+                if std::mem::take(&mut look_again) {
+                    monitor.probe_now(now);
+                }
                 if let Some(error) = &probed.error
                     && last.as_ref().and_then(|last| last.error.as_ref()) != Some(error)
                 {
@@ -245,7 +251,11 @@ impl<B: Clone + Send + 'static> Watch<B> {
                 concluded || over
             };
             if say {
-                let probed = last.get_or_insert_with(|| self.stuck());
+                let probed = last.get_or_insert_with(|| {
+                    let stuck = self.stuck();
+                    stuck.error.iter().for_each(|error| complain(&self.who, &error.sentence));
+                    stuck
+                });
                 let renewal = told.is_some_and(|(before, _)| before == standing);
                 let standing = Standing { status: standing, since, attempts: monitor.streak(), renewal, now };
                 let (head, record) = write(&standing, probed);

@@ -82,7 +82,7 @@ pub(super) fn bind(socket: &Socket, to: SocketAddr, via: &Via) -> std::result::R
     }
     if let Some(source) = via.source {
         if source.is_ipv4() != to.is_ipv4() {
-            return Err(Errno::EAFNOSUPPORT);
+            return Err(Errno::EADDRNOTAVAIL);
         }
         socket.bind(&SockAddr::from(SocketAddr::new(source, 0))).map_err(errno)?;
     }

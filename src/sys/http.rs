@@ -70,9 +70,9 @@ pub(crate) fn check_url(url: &str) -> std::result::Result<bool, String> {
 }
 
 impl Client {
-    /// Makes a client that leaves by `via`. Certificates are read only where TLS needs them: those of
-    /// `ca`, else the system's.
-    pub(crate) fn new(tls: bool, ca: Option<&Path>, via: Via) -> Result<Self> {
+    /// Makes a client that leaves by `via` and goes to `instead` of a URL's host, where that is given.
+    /// Certificates are read only where TLS needs them: those of `ca`, else the system's.
+    pub(crate) fn new(tls: bool, ca: Option<&Path>, instead: Option<Target>, via: Via) -> Result<Self> {
         let mut config = Agent::config_builder()
             .proxy(None)
             .max_redirects(0)
@@ -84,24 +84,15 @@ impl Client {
             config = config.tls_config(TlsConfig::builder().root_certs(roots(ca)?).build());
         }
         let connector = Open { via }.chain(RustlsConnector::default());
-        Ok(Client { agent: Agent::with_parts(config.build(), connector, Lookup) })
+        Ok(Client { agent: Agent::with_parts(config.build(), connector, Lookup { instead }) })
     }
 
     /// Gets `url`, and of its body the first `most` bytes.
     ///
     /// # Errors
     /// See [`NoResponse`].
-    pub(crate) fn get(
-        &self,
-        url: &str,
-        host: Option<&str>,
-        most: u64,
-        deadline: Tick,
-    ) -> std::result::Result<Response, NoResponse> {
-        let mut request = self.agent.get(url).header("connection", "close");
-        if let Some(host) = host {
-            request = request.header("host", host);
-        }
+    pub(crate) fn get(&self, url: &str, most: u64, deadline: Tick) -> std::result::Result<Response, NoResponse> {
+        let request = self.agent.get(url).header("connection", "close");
         let left = deadline.since(clock::boot()).max(Duration::from_millis(1));
         let request = request.config().timeout_global(Some(left)).build();
         let mut response = request.call().map_err(|error| no_response(&error))?;
@@ -162,7 +153,9 @@ fn no_response(error: &ureq::Error) -> NoResponse {
 
 /// Looks up the host of a URL as every probe does.
 #[derive(Debug)]
-struct Lookup;
+struct Lookup {
+    instead: Option<Target>,
+}
 
 impl Resolver for Lookup {
     fn resolve(
@@ -171,10 +164,10 @@ impl Resolver for Lookup {
         _: &ureq::config::Config,
         _: NextTimeout,
     ) -> std::result::Result<ResolvedSocketAddrs, ureq::Error> {
-        let host = uri.host().unwrap_or_default();
-        let target = host.trim_start_matches('[').trim_end_matches(']').parse::<Target>();
+        let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
         let usual = if uri.scheme_str() == Some("https") { 443 } else { 80 };
-        let found = target.ok().and_then(|target| connect::resolve(&target, uri.port_u16().unwrap_or(usual)).ok());
+        let target = self.instead.clone().or_else(|| host.parse().ok());
+        let found = target.and_then(|target| connect::resolve(&target, uri.port_u16().unwrap_or(usual)).ok());
         let mut addresses = self.empty();
         found.ok_or(ureq::Error::HostNotFound)?.into_iter().for_each(|address| addresses.push(address));
         Ok(addresses)

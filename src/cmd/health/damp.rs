@@ -69,7 +69,13 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         None => BTreeMap::new(),
     };
     let damping = Damping { rise: flags.rise, fall: flags.fall, hold: flags.hold.0, penalty: flags.penalty };
-    let mut damper = Damper { damping, subjects, seen: BTreeMap::new(), complaints: Complaints::new(&process.who) };
+    let mut damper = Damper {
+        damping,
+        subjects,
+        seen: BTreeMap::new(),
+        boot_id: clock::boot_id(),
+        complaints: Complaints::new(&process.who),
+    };
     let mut pump = Pump::new(&process.node, process.form)?;
     let outcome = damper.follow(&flags, process, &mut pump);
     pump.stream.finish();
@@ -90,6 +96,7 @@ struct Damper {
     subjects: BTreeMap<String, Past>,
     /// What was said last of those that were heard of in this run.
     seen: BTreeMap<String, Status>,
+    boot_id: String,
     complaints: Complaints,
 }
 
@@ -135,7 +142,10 @@ impl Damper {
     /// Takes a verdict in, and gives it back with what was before it; none for another record.
     fn take(&mut self, text: &str) -> Result<Option<(Verdict, Past)>, String> {
         let now = clock::boot();
-        let Some(said) = verdict(&Line::parse(text)?)? else { return Ok(None) };
+        let Some(mut said) = verdict(&Line::parse(text)?)? else { return Ok(None) };
+        let (status, expires) = super::standing(&said, &self.boot_id, None, now)?;
+        // Of one that is too old nobody knows what has become.
+        said.status = if expires.is_some_and(|expires| expires <= now) { Status::Unknown } else { status };
         if self.subjects.len() >= MOST_SUBJECTS && !self.subjects.contains_key(&said.subject) {
             return Err(format!("there are more than {MOST_SUBJECTS} subjects"));
         }

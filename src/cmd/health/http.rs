@@ -10,6 +10,7 @@ use crate::sys::clock;
 use crate::sys::error::{Error, Missing};
 use crate::sys::http::{Client, NoResponse, check_url};
 use crate::sys::worker::Stop;
+use crate::types::target::Target;
 use crate::types::time::{Tick, millis};
 use clap::Args;
 use std::path::PathBuf;
@@ -23,7 +24,7 @@ pub(super) const VERB: Verb = Verb {
     about: "Tell whether a server answers as it should; redirects are answers, and not followed",
     examples: "health http http://192.0.2.10/health\n\
                health http https://www.example.org/ --expect-status 200 --match '\"ok\"'\n\
-               health http https://192.0.2.10/ --host www.example.org --ca /etc/ssl/our-ca.pem --follow",
+               health http https://www.example.org/ --connect 192.0.2.10 --ca /etc/ssl/our-ca.pem --follow",
     args: flags::<Flags>,
     schemas: &[HTTP_SCHEMA],
     columns: HTTP_COLUMNS,
@@ -48,9 +49,9 @@ struct Flags {
     #[arg(long = "match", value_name = "TEXT")]
     text: Option<String>,
 
-    /// Ask for this virtual host
-    #[arg(long, value_name = "NAME")]
-    host: Option<String>,
+    /// Connect to this server, whatever the URL's name means; the name stays in the request and in TLS
+    #[arg(long, value_name = "HOST[:PORT]")]
+    connect: Option<Target>,
 
     /// Trust the certificates in FILE (PEM) and no others [default: the system's]
     #[arg(long, value_name = "FILE")]
@@ -73,14 +74,13 @@ fn statuses(text: &str) -> Result<(u16, u16), String> {
 
 fn run(flags: &Flags, process: &mut Process) -> Result<Exit, Failure> {
     let tls = check_url(&flags.url).map_err(Failure::usage)?;
-    let client = Client::new(tls, flags.ca.as_deref(), flags.way.via(None))?;
-    let via = flags.way.via(None);
-    let (url, host, text, good) =
-        (flags.url.clone(), flags.host.clone(), flags.text.clone(), flags.expect_status.clone());
+    let via = flags.way.via(flags.connect.as_ref().and_then(Target::dev));
+    let client = Client::new(tls, flags.ca.as_deref(), flags.connect.clone(), via.clone())?;
+    let (url, text, good) = (flags.url.clone(), flags.text.clone(), flags.expect_status.clone());
     let probe = move |deadline: Tick, _: &Stop| {
         let started = clock::boot();
         let mut body = Http { url: url.clone(), http_status: None, response_ms: None, matched: None, reason: None };
-        match client.get(&url, host.as_deref(), MOST_BODY, deadline) {
+        match client.get(&url, MOST_BODY, deadline) {
             Ok(response) => {
                 body.http_status = Some(response.status);
                 body.response_ms = Some(millis(clock::boot().since(started)));

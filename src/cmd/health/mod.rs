@@ -15,13 +15,14 @@ use crate::cli::exit::Dialect;
 use crate::cli::{Exit, Failure, Process, Tool, Verbs};
 use crate::decide::monitor::{Evidence, Fall, Fault, Settings};
 use crate::record::Head;
-use crate::record::health::{Range, Round, failure};
+use crate::record::health::{Range, Round, Verdict, failure, tick};
 use crate::record::state::{self, Origin};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::connect::Via;
 use crate::sys::state::Lock;
 use crate::sys::{self, Error};
-use crate::types::time::{Span, millis};
+use crate::types::status::Status;
+use crate::types::time::{Span, Tick, WallTime, millis};
 use clap::Args;
 use nix::errno::Errno;
 use serde::Serialize;
@@ -273,6 +274,40 @@ fn failed<B>(errno: Errno, doing: &str, object: &str, via: &Via, body: B) -> Pro
 #[allow(clippy::cast_precision_loss)] // a share needs no 53 bits
 fn pct(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { (part as f64 / whole as f64 * 10_000.0).round() / 100.0 }
+}
+
+/// What a verdict is worth at `now`, and when it is too old to be one.
+///
+/// One of another boot, or of a clock that is ahead, is no verdict of today. Its own time counts only
+/// where it has no arrival and `skew` says how far ahead that may be: in a run that reads files.
+fn standing(
+    said: &Verdict,
+    boot_id: &str,
+    skew: Option<Duration>,
+    now: Tick,
+) -> Result<(Status, Option<Tick>), String> {
+    const NO_VERDICT: (Status, Option<Tick>) = (Status::Unknown, None);
+    if said.boot_id.as_ref().is_some_and(|other| other != boot_id) {
+        return Ok(NO_VERDICT);
+    }
+    let arrived = match (said.received_ms, &said.time, skew) {
+        (Some(ms), _, _) => tick(ms)?,
+        (None, Some(time), Some(skew)) => {
+            let time: WallTime = time.parse()?;
+            let age_us = clock::wall().unix_us.saturating_sub(time.unix_us);
+            if age_us < -i64::try_from(skew.as_micros()).unwrap_or(i64::MAX) {
+                return Ok(NO_VERDICT);
+            }
+            Tick(now.0.saturating_sub(Duration::from_micros(u64::try_from(age_us).unwrap_or(0))))
+        }
+        _ => now,
+    };
+    // Decimals are cut on the way; more ahead than that it is another boot's.
+    if arrived > now.after(Duration::from_millis(1)) {
+        return Ok(NO_VERDICT);
+    }
+    let valid_for = said.valid_for_ms.map(tick).transpose()?;
+    Ok((said.status, valid_for.map(|valid_for| arrived.after(valid_for.0))))
 }
 
 /// Keeps two runs with one state file apart.

@@ -8,13 +8,13 @@ use crate::cli::{Exit, Failure, Process, Verb};
 use crate::cmd::watch::exit;
 use crate::decide::score::{Policy, Service, Tally, Unknown};
 use crate::record::Head;
-use crate::record::health::{Base, Known, SCORE_COLUMNS, SCORE_SCHEMA, Score, Verdict, tick, verdict};
+use crate::record::health::{Base, Known, SCORE_COLUMNS, SCORE_SCHEMA, Score, verdict};
 use crate::record::line::Line;
 use crate::sys::clock;
 use crate::sys::state::{folder, standby};
 use crate::sys::watch::Watch;
 use crate::types::status::Status;
-use crate::types::time::{Span, Tick, WallTime, millis};
+use crate::types::time::{Span, Tick, millis};
 use clap::{ArgMatches, Args, ValueEnum};
 use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
@@ -218,36 +218,10 @@ impl Scorer {
         if self.services.len() >= MOST_SUBJECTS && !self.services.contains_key(&said.subject) {
             return Err(format!("there are more than {MOST_SUBJECTS} subjects"));
         }
-        let valid_for = said.valid_for_ms.map(|ms| tick(ms).map(|tick| tick.0)).transpose()?;
-        let arrived = self.arrived(&said, now)?;
-        // What is of another boot, or of a clock that is ahead, is no verdict of today.
-        let (status, expires) = match arrived {
-            Some(arrived) => (said.status, valid_for.map(|valid_for| arrived.after(valid_for))),
-            None => (Status::Unknown, None),
-        };
+        let skew = (!self.flags.follow).then_some(self.flags.max_skew.0);
+        let (status, expires) = super::standing(&said, &self.boot_id, skew, now)?;
         self.services.entry(said.subject).or_insert(Service::SILENT).note(status, expires);
         Ok(said.renewal)
-    }
-
-    /// When it reached this machine, as far as it says so; none where that cannot be.
-    fn arrived(&self, said: &Verdict, now: Tick) -> Result<Option<Tick>, String> {
-        if said.boot_id.as_ref().is_some_and(|boot_id| *boot_id != self.boot_id) {
-            return Ok(None);
-        }
-        if let Some(ms) = said.received_ms {
-            // Decimals are cut on the way; more ahead than that it is another boot's.
-            return Ok(Some(tick(ms)?).filter(|arrived| *arrived <= now.after(Duration::from_millis(1))));
-        }
-        match &said.time {
-            Some(time) if !self.flags.follow => {
-                let time: WallTime = time.parse()?;
-                let age_us = clock::wall().unix_us.saturating_sub(time.unix_us);
-                let skew_us = i64::try_from(self.flags.max_skew.0.as_micros()).unwrap_or(i64::MAX);
-                let age = Duration::from_micros(u64::try_from(age_us).unwrap_or(0));
-                Ok((age_us >= -skew_us).then(|| Tick(now.0.saturating_sub(age))))
-            }
-            _ => Ok(Some(now)),
-        }
     }
 
     fn conclude(&self, now: Tick) -> Result<Conclusion, Failure> {
@@ -370,8 +344,8 @@ impl Scorer {
                 watch.changed();
             }
             let over = feed.is_ended() || end.is_some_and(|end| end <= now);
-            if over || self.is_settled(settled, now) {
-                let conclusion = self.conclude(now)?;
+            let conclusion = self.conclude(now)?;
+            if over || conclusion.standby.is_some() || self.is_settled(settled, now) {
                 let news = told.as_ref().is_none_or(|(before, _)| conclusion.is_news(before));
                 *status = conclusion.status();
                 if news || renewal {
