@@ -44,8 +44,14 @@ fn is(status: &str) -> impl Fn(&Value) -> bool + '_ {
 
 /// Runs a shell line with `health` in PATH, in a host's network.
 fn shell(host: &Host, line: &str) -> Run {
+    shell_with(host, line, &[])
+}
+
+/// The same with arguments.
+fn shell_with(host: &Host, line: &str, arguments: &[&Path]) -> Run {
     let mut command = Command::new("nsenter");
-    command.args([&format!("--net=/run/netns/{}", host.ns), "bash", "-c", line]).stdin(Stdio::null());
+    command.args([&format!("--net=/run/netns/{}", host.ns), "bash", "-c", line, "bash"]).stdin(Stdio::null());
+    command.args(arguments);
     host.environment(&mut command);
     let folder = binary("health").parent().unwrap().display().to_string();
     command.env("PATH", format!("{folder}:/usr/sbin:/usr/bin:/sbin:/bin"));
@@ -492,6 +498,20 @@ fn a_command_is_killed_with_all_its_children_when_it_is_late_and_when_we_end() {
     let late = n1.run(&format!("health exec --response-timeout 300ms -- {}", script.display())).ended(1).one();
     assert_eq!((&late["failure"], &late["output"]), (&"timeout".into(), &"begun".into()), "{late}");
     eventually("they are gone", 5 * SECOND, all_gone);
+    // A reader that leaves while it runs.
+    fs::remove_file(&pids).unwrap();
+    let first = format!(
+        "#!/bin/sh\n[ -e {0} ] || {{ : >{0}; exit 0; }}\nexec {1}\n",
+        n1.folder.join("first").display(),
+        script.display()
+    );
+    let then = n1.folder.join("then");
+    fs::write(&then, first).unwrap();
+    fs::set_permissions(&then, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let line = "health exec --follow --interval 100ms --response-timeout 100s -- $1 2>/dev/null | { read line; until [ -s $2 ]; do sleep 0.05; done; }";
+    let read = shell_with(&n1, line, &[&then, &pids]);
+    assert_eq!(read.code, 0, "{read:?}");
+    eventually("they are gone", 5 * SECOND, all_gone);
     for follow in ["", "--follow"] {
         fs::remove_file(&pids).unwrap();
         let mut run = n1.start(&format!("health exec {follow} --response-timeout 100s -- {}", script.display()));
@@ -532,6 +552,7 @@ fn a_dialect_changes_the_status_and_not_the_record() {
         ("link eth9", 5, 3, 5),
         ("tcp nosuch.invalid:1", 75, 3, 1),
         ("tcp 192.0.2.2", 2, 3, 2),
+        ("tcp 192.0.2.2:81 --interval 5", 2, 3, 2),
     ] {
         let runs = ["", " --exit nagios", " --exit ocf"].map(|dialect| n1.run(&format!("health {line}{dialect}")));
         assert_eq!(runs.each_ref().map(|run| run.code), [plain, nagios, ocf], "{runs:#?}");

@@ -1,13 +1,13 @@
 //! From `main` to the exit status.
 
 use super::args::Common;
-use super::exit::Exit;
+use super::exit::{Dialect, Exit};
 use super::failure::{Failure, Reason};
 use super::out::{self, Form, Out};
 use crate::record::Column;
 use crate::sys::clock::Deadline;
 use crate::types::time::{Span, Tick};
-use clap::{ArgMatches, Command, FromArgMatches};
+use clap::{ArgMatches, Command, FromArgMatches, ValueEnum};
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
@@ -238,7 +238,12 @@ fn parse_failed(tool: &Tool, error: &clap::Error) -> Exit {
     let verb = std::env::args().nth(1).filter(|word| tool.verb(Some(word)).is_some_and(|verb| !verb.name.is_empty()));
     let who = verb.map_or_else(|| tool.name.to_owned(), |verb| format!("{} {verb}", tool.name));
     out::complain(&who, &format!("{} (see: {who} --help)", one_line(error)));
-    Exit::Usage
+    // A dialect holds for a wrong command line too, where 2 may be an answer.
+    let words: Vec<String> = std::env::args().collect();
+    let asked =
+        words.iter().zip(words.iter().skip(1)).find(|(flag, _)| *flag == "--exit").map(|(_, word)| word.as_str());
+    let asked = asked.or_else(|| words.iter().find_map(|word| word.strip_prefix("--exit=")));
+    asked.and_then(|word| Dialect::from_str(word, false).ok()).map_or(Exit::Usage, |dialect| dialect.of(Exit::Usage))
 }
 
 /// The parser's words as one sentence: its first paragraph, and its tips.

@@ -127,6 +127,12 @@ impl Outlet<'_> {
     }
 }
 
+/// How the rounds ended.
+enum Ended {
+    With(Exit),
+    Signal(Signal),
+}
+
 /// The status of a run that ended with this verdict.
 pub(crate) fn exit(status: Status) -> Exit {
     match status {
@@ -149,26 +155,33 @@ impl<B: Clone + Send + 'static> Watch<B> {
         } else {
             Outlet::Once(process, Signals::catch()?)
         };
-        let mut status = Status::Unknown;
-        let outcome = self.rounds(&mut outlet, end, &mut status, write);
+        let (mut worker, mut status) = (Worker::new()?, Status::Unknown);
+        let outcome = self.rounds(&mut worker, &mut outlet, end, &mut status, write);
+        // However it ended, what a probe has started does not outlive it.
+        worker.end(clock::boot().after(FAREWELL));
         if let Outlet::Stream(pump) = &mut outlet {
             pump.stream.finish();
         }
         match outcome {
+            Ok(Ended::Signal(signal)) => {
+                outlet.die(signal);
+                Ok(exit(status))
+            }
+            Ok(Ended::With(answer)) => Ok(answer),
             // A reader that left changes no answer.
             Err(failure) if failure.is_reader_gone() => Ok(exit(status)),
-            other => other,
+            Err(failure) => Err(failure),
         }
     }
 
     fn rounds<R: Serialize>(
         &mut self,
+        worker: &mut Worker<Probed<B>>,
         outlet: &mut Outlet<'_>,
         end: Option<Tick>,
         status: &mut Status,
         write: impl Fn(&Standing, &Probed<B>) -> (Head, R),
-    ) -> Result<Exit, Failure> {
-        let mut worker = Worker::new()?;
+    ) -> Result<Ended, Failure> {
         let mut monitor = Monitor::new(self.settings.clone(), clock::boot());
         let mut since = clock::wall();
         // When the probe started that is on its way, the last that came back, and what was told of it.
@@ -202,9 +215,7 @@ impl<B: Clone + Send + 'static> Watch<B> {
             };
             let now = clock::boot();
             if let Woken::Signal(signal) = woken {
-                worker.end(now.after(FAREWELL));
-                outlet.die(signal);
-                return Ok(exit(*status));
+                return Ok(Ended::Signal(signal));
             }
             if let Some(news) = &mut self.news
                 && news.netlink.changes()?.iter().any(|change| *change == Change::Overrun || (news.is_ours)(change))
@@ -263,12 +274,9 @@ impl<B: Clone + Send + 'static> Watch<B> {
                 told = Some((standing.status, now));
             }
             if over || (concluded && !self.follow) {
-                worker.end(now.after(FAREWELL));
                 let error = last.as_ref().and_then(|last| last.error.as_ref());
-                return Ok(match error.filter(|_| standing == Status::Unknown) {
-                    Some(error) => error.exit,
-                    None => exit(standing),
-                });
+                let own = error.filter(|_| standing == Status::Unknown).map(|error| error.exit);
+                return Ok(Ended::With(own.unwrap_or(exit(standing))));
             }
         }
     }
