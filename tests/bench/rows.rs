@@ -1,7 +1,8 @@
 //! The rows: what is compared with what, and the bar of each.
 
 use crate::measure::{Pairs, Report, Took, run, run_well};
-use crate::support::{Host, Lab, eventually};
+use crate::support::scene::{Fault, Scene, Whose};
+use crate::support::{Host, Keepalived, Lab, eventually};
 use crate::sys::raw;
 use crate::types::net::Mac;
 use crate::wire::arp;
@@ -54,6 +55,14 @@ pub(crate) const ROWS: &[Row] = &[
     row("add-10000", "10,000 addresses: vip add / ip -batch, <= 0.8", add_10000),
     row("heartbeat-signed", "heartbeat recv: 100,000 signed frames/s on one core, none lost, memory flat", signed),
     row("heartbeat-forged", "heartbeat recv: 100,000 forged frames/s, 10 real peers stay up", forged),
+    row(
+        "takeover-1000",
+        "VIP take-over at 1 s, link cut and processes frozen: client's silence / keepalived's, <= 1.0",
+        takeover_1000,
+    ),
+    row("takeover-100", "the same at 100 ms", takeover_100),
+    row("takeover-10", "the same at 10 ms", takeover_10),
+    row("vrrp-255", "255 routers, CPU of 20 s: vrrp run | vip apply / keepalived, <= 1.0", vrrp_255),
     row("sizes", "bytes of each binary, told", sizes),
     row("instructions", "instructions to start, by callgrind, told", instructions),
 ];
@@ -672,5 +681,131 @@ fn instructions(name: &str, bench: &Bench, report: &mut Report) {
         let count = said.lines().find_map(|line| line.split("refs:").nth(1));
         let count: u64 = count.unwrap_or_else(|| panic!("{said}")).trim().replace(',', "").parse().unwrap();
         report.fact(name, &what, &format!("{} k", count / 1000), None, &json!(count));
+    }
+}
+
+// Take-over.
+
+fn takeover_1000(name: &str, bench: &Bench, report: &mut Report) {
+    takeover(name, bench, report, 1000);
+}
+
+fn takeover_100(name: &str, bench: &Bench, report: &mut Report) {
+    takeover(name, bench, report, 100);
+}
+
+fn takeover_10(name: &str, bench: &Bench, report: &mut Report) {
+    takeover(name, bench, report, 10);
+}
+
+/// Ours and the peer in turn, each with two hosts of its own; a client probes every millisecond.
+fn takeover(name: &str, bench: &Bench, report: &mut Report, interval_ms: u64) {
+    for fault in [Fault::Cut, Fault::Freeze] {
+        let scene = |whose| Scene::new(lab(), &bench.binaries, [whose; 2], interval_ms);
+        let (ours, peer) = (scene(Whose::Ours), scene(Whose::Keepalived));
+        let (lasts, window) = (Duration::from_millis(interval_ms * 4 + 300), Duration::from_millis(interval_ms + 300));
+        let mut gaps = [Vec::new(), Vec::new()];
+        for _ in 0..bench.pairs(20) {
+            for (scene, gaps) in [&ours, &peer].into_iter().zip(&mut gaps) {
+                gaps.push(scene.play(fault, lasts, window).0);
+                scene.settles();
+            }
+        }
+        let [ours, peer] = gaps.map(|mut gaps| {
+            gaps.sort();
+            let at = |tenth: usize| gaps[(gaps.len() * tenth / 10).min(gaps.len() - 1)].as_secs_f64() * 1e3;
+            (at(5), at(9))
+        });
+        let what = format!("{fault:?}").to_lowercase();
+        let ratio = (ours.0 / peer.0, ours.1 / peer.1);
+        let value = format!(
+            "median {:.1} / {:.1} ms = {:.2}, 90 % {:.1} / {:.1} ms = {:.2}",
+            ours.0, peer.0, ratio.0, ours.1, peer.1, ratio.1
+        );
+        let raw = json!({"ours_ms": [ours.0, ours.1], "peer_ms": [peer.0, peer.1], "runs": bench.pairs(20)});
+        report.fact(name, &what, &value, Some(ratio.0 <= 1.0), &raw);
+    }
+}
+
+/// What a process and its children have used of the CPU.
+fn cpu_of(pids: &[u32]) -> Duration {
+    let ticks = |pid: &u32| -> u64 {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let rest: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+        rest[11].parse::<u64>().unwrap() + rest[12].parse::<u64>().unwrap()
+    };
+    Duration::from_millis(pids.iter().map(ticks).sum::<u64>() * 10)
+}
+
+/// 255 routers in one process on each of two hosts, at 1 s: ours against keepalived's, as master and as backup.
+fn vrrp_255(name: &str, bench: &Bench, report: &mut Report) {
+    const SPAN: Duration = Duration::from_secs(20);
+    let measure = |whose: Whose| -> [Duration; 2] {
+        let lab = lab();
+        let hosts: Vec<Host> = (1..=2).map(|n| lab.host(&format!("n{n}"), &[&format!("198.51.100.{n}/24")])).collect();
+        let mut running = Vec::new();
+        let mut peers = Vec::new();
+        let pids: Vec<Vec<u32>> = hosts
+            .iter()
+            .zip([200, 100])
+            .map(|(host, priority)| match whose {
+                Whose::Ours => {
+                    let lines: String = (1..=255).map(|vrid| format!("{vrid} vip=192.0.2.{vrid}/32\n")).collect();
+                    fs::write(host.folder.join("routers"), lines).unwrap();
+                    let line = format!(
+                        "vrrp run --dev eth0 --priority {priority} --config {}",
+                        host.folder.join("routers").display()
+                    );
+                    // With the renewals, and with what acts on them.
+                                        let mut run =
+                        host.command_of(&bench.binaries, &line).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+                    let elections = run.stdout.take().unwrap();
+                    let out = File::create(host.folder.join("applied")).unwrap();
+                    let mut apply = host.command_of(&bench.binaries, "vip apply --follow");
+                    let apply = apply.stdin(elections).stdout(out).spawn().unwrap();
+                    let pids = vec![run.id(), apply.id()];
+                    running.extend([run, apply]);
+                    pids
+                }
+                Whose::Keepalived => {
+                    let instances: String = (2..=255)
+                        .map(|vrid| {
+                            format!(
+                                "vrrp_instance v{vrid} {{\n state BACKUP\n interface eth0\n virtual_router_id {vrid}\n \
+                                 priority {priority}\n advert_int 1\n virtual_ipaddress {{\n 192.0.2.{vrid}/32\n }}\n}}\n"
+                            )
+                        })
+                        .collect();
+                    let first = format!("priority {priority}\n advert_int 1\n virtual_ipaddress {{\n 192.0.2.1/32\n }}");
+                    // The body's instance is VRID 51 by name; the generated ones skip it.
+                    let peer = Keepalived::start_with(host, 3, &first, &instances.replace("virtual_router_id 51\n", "virtual_router_id 1\n"));
+                    let pids = peer.pids();
+                    peers.push(peer);
+                    pids
+                }
+            })
+            .collect();
+        // Until every election is over, and the second announcement too.
+        eventually("one host has all of them", Duration::from_secs(30), || {
+            let count = |host: &Host| host.sh("ip -o addr show dev eth0").matches(" 192.0.2.").count();
+            count(&hosts[0]) == 255 && count(&hosts[1]) == 0
+        });
+        std::thread::sleep(Duration::from_secs(8));
+        let before: Vec<Duration> = pids.iter().map(|pids| cpu_of(pids)).collect();
+        std::thread::sleep(SPAN);
+        let used: Vec<Duration> =
+            pids.iter().zip(before).map(|(pids, before)| cpu_of(pids).saturating_sub(before)).collect();
+        for mut child in running {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        [used[0], used[1]]
+    };
+    let (ours, peer) = (measure(Whose::Ours), measure(Whose::Keepalived));
+    for (what, ours, peer) in [("masters", ours[0], peer[0]), ("backups", ours[1], peer[1])] {
+        let ratio = ours.as_secs_f64() / peer.as_secs_f64().max(0.01);
+        let value = format!("{} / {} ms of {} s = {ratio:.2}", ours.as_millis(), peer.as_millis(), SPAN.as_secs());
+        let raw = json!({"ours_ms": ours.as_millis(), "peer_ms": peer.as_millis()});
+        report.fact(name, what, &value, Some(ratio <= 1.0), &raw);
     }
 }

@@ -2,6 +2,7 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub(crate) mod gap;
+pub(crate) mod scene;
 
 use serde_json::Value;
 use std::collections::HashMap;
@@ -195,10 +196,16 @@ impl Host {
 
     /// One of our commands, ready to run here.
     pub(crate) fn command(&self, line: &str) -> Command {
+        let name = line.split_whitespace().next().unwrap();
+        self.command_of(binary(name).parent().unwrap(), line)
+    }
+
+    /// The same of the binaries in a folder.
+    pub(crate) fn command_of(&self, binaries: &Path, line: &str) -> Command {
         let mut words = line.split_whitespace();
         let name = words.next().unwrap();
         let mut command = Command::new("nsenter");
-        command.arg(format!("--net=/run/netns/{}", self.ns)).arg(binary(name)).args(words);
+        command.arg(format!("--net=/run/netns/{}", self.ns)).arg(binaries.join(name)).args(words);
         self.environment(&mut command);
         command
     }
@@ -425,12 +432,17 @@ pub(crate) struct Keepalived {
 impl Keepalived {
     /// Starts it with this body of its one `vrrp_instance` on eth0, VRID 51.
     pub(crate) fn start(host: &Host, version: u8, body: &str) -> Keepalived {
+        Keepalived::start_with(host, version, body, "")
+    }
+
+    /// The same with more of the configuration behind it.
+    pub(crate) fn start_with(host: &Host, version: u8, body: &str, more: &str) -> Keepalived {
         let folder = host.folder.join(format!("keepalived-{}", LABS.fetch_add(1, Ordering::Relaxed)));
         fs::create_dir_all(&folder).unwrap();
         let file = |name: &str| folder.join(name).display().to_string();
         let config = format!(
             "global_defs {{\n router_id {}\n vrrp_version {version}\n}}\nvrrp_instance vip {{\n state BACKUP\n \
-             interface eth0\n virtual_router_id 51\n {body}\n}}\n",
+             interface eth0\n virtual_router_id 51\n {body}\n}}\n{more}",
             host.name
         );
         fs::write(file("keepalived.conf"), config).unwrap();
@@ -447,6 +459,15 @@ impl Keepalived {
             .spawn()
             .unwrap();
         Keepalived { child, folder }
+    }
+
+    /// Its processes: the parent and the one that speaks VRRP.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        let path = self.folder.join("vrrp.pid");
+        eventually("keepalived runs", Duration::from_secs(5), || {
+            fs::read_to_string(&path).is_ok_and(|text| text.trim().parse::<u32>().is_ok())
+        });
+        vec![self.child.id(), fs::read_to_string(&path).unwrap().trim().parse().unwrap()]
     }
 
     /// What it logged.
