@@ -46,7 +46,7 @@ _vrrp() {
             return 0
             ;;
         vrrp__subcmd__recv)
-            opts="-t -h -V --dev --vrid --follow --for --table --schema --node --timeout --help --version"
+            opts="-t -h -V --dev --vrid --key --follow --for --table --schema --node --timeout --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -57,6 +57,10 @@ _vrrp() {
                     return 0
                     ;;
                 --vrid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --key)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -80,7 +84,7 @@ _vrrp() {
             return 0
             ;;
         vrrp__subcmd__run)
-            opts="-t -h --dev --vrid --priority --vip --interval --version --checksum --peer --vmac --config --no-preempt --preempt-delay --sync --track --renew --standby --check --no-resign --for --table --schema --node --timeout --help"
+            opts="-t -h --dev --vrid --priority --vip --interval --version --checksum --peer --vmac --key --auth --config --no-preempt --preempt-delay --sync --track --renew --standby --check --no-resign --for --table --schema --node --timeout --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -116,6 +120,14 @@ _vrrp() {
                     ;;
                 --peer)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --auth)
+                    COMPREPLY=($(compgen -W "receive-only permissive enforce" -- "${cur}"))
                     return 0
                     ;;
                 --config)
@@ -166,7 +178,7 @@ _vrrp() {
             return 0
             ;;
         vrrp__subcmd__send)
-            opts="-t -h --dev --vrid --priority --vip --interval --version --checksum --peer --vmac --resign --count --table --schema --node --timeout --help"
+            opts="-t -h --dev --vrid --priority --vip --interval --version --checksum --peer --vmac --key --auth --resign --count --table --schema --node --timeout --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -202,6 +214,14 @@ _vrrp() {
                     ;;
                 --peer)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --auth)
+                    COMPREPLY=($(compgen -W "receive-only permissive enforce" -- "${cur}"))
                     return 0
                     ;;
                 --count)

@@ -39,6 +39,10 @@ complete -c vrrp -n "__fish_vrrp_using_subcommand run" -l checksum -d 'Sum of ve
 rfc9568\t'Over the message alone'
 pseudo\t'With a pseudo-header, as keepalived sends it unless told otherwise'"
 complete -c vrrp -n "__fish_vrrp_using_subcommand run" -l peer -d 'Send to these routers alone instead of the multicast group' -r
+complete -c vrrp -n "__fish_vrrp_using_subcommand run" -l key -d 'Sign version 3 adverts, and check those of others: lines \'[ID] HEX\', 32 bytes or more, mode 0600; the first signs' -r
+complete -c vrrp -n "__fish_vrrp_using_subcommand run" -l auth -d 'Step of a roll-out of signatures' -r -f -a "receive-only\t'First: understand signatures, send none'
+permissive\t'Then: sign, and still take unsigned frames'
+enforce\t'At last: take signed frames only'"
 complete -c vrrp -n "__fish_vrrp_using_subcommand run" -l config -d 'Several virtual routers: a line each, \'VRID vip=ADDR/LEN,... priority=N\', with the words of the flags as keys (and preempt=yes|no); read anew on HUP' -r -F
 complete -c vrrp -n "__fish_vrrp_using_subcommand run" -l no-preempt -d 'Leave a living master of lower priority alone; with addresses, for their routers only' -r
 complete -c vrrp -n "__fish_vrrp_using_subcommand run" -l preempt-delay -d 'Leave such a master alone for D; its death is no preemption' -r
@@ -57,6 +61,7 @@ complete -c vrrp -n "__fish_vrrp_using_subcommand run" -l schema -d 'Print the J
 complete -c vrrp -n "__fish_vrrp_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c vrrp -n "__fish_vrrp_using_subcommand recv" -l dev -d 'The interface' -r
 complete -c vrrp -n "__fish_vrrp_using_subcommand recv" -l vrid -d 'This virtual router alone' -r
+complete -c vrrp -n "__fish_vrrp_using_subcommand recv" -l key -d 'Check the signatures of version 3 adverts with these keys: lines \'[ID] HEX\', mode 0600' -r
 complete -c vrrp -n "__fish_vrrp_using_subcommand recv" -l for -d 'Listen for D [default without --follow: 4s, more than three intervals of 1s]' -r
 complete -c vrrp -n "__fish_vrrp_using_subcommand recv" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c vrrp -n "__fish_vrrp_using_subcommand recv" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
@@ -75,6 +80,10 @@ complete -c vrrp -n "__fish_vrrp_using_subcommand send" -l checksum -d 'Sum of v
 rfc9568\t'Over the message alone'
 pseudo\t'With a pseudo-header, as keepalived sends it unless told otherwise'"
 complete -c vrrp -n "__fish_vrrp_using_subcommand send" -l peer -d 'Send to these routers alone instead of the multicast group' -r
+complete -c vrrp -n "__fish_vrrp_using_subcommand send" -l key -d 'Sign version 3 adverts, and check those of others: lines \'[ID] HEX\', 32 bytes or more, mode 0600; the first signs' -r
+complete -c vrrp -n "__fish_vrrp_using_subcommand send" -l auth -d 'Step of a roll-out of signatures' -r -f -a "receive-only\t'First: understand signatures, send none'
+permissive\t'Then: sign, and still take unsigned frames'
+enforce\t'At last: take signed frames only'"
 complete -c vrrp -n "__fish_vrrp_using_subcommand send" -l count -d 'Send N adverts, one each interval' -r
 complete -c vrrp -n "__fish_vrrp_using_subcommand send" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c vrrp -n "__fish_vrrp_using_subcommand send" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r

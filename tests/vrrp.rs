@@ -481,3 +481,81 @@ fn usage_is_told_and_nothing_else_happens() {
     let run = host.run("vrrp send --dev eth0 --vrid 1 --vip 192.0.2.10").ended(71);
     assert!(run.stderr.contains("ENETDOWN") || run.stderr.contains("etwork is down"), "{run:?}");
 }
+
+/// The HMAC trailer: who has the key elects, who has not is named and not believed; the steps of a
+/// roll-out; a replay. Its bytes are those of the draft's appendix: `wire/vrrp.rs`.
+#[test]
+fn signed_routers_believe_the_key_alone() {
+    for way in &WAYS[1..] {
+        let lab = Lab::new();
+        let hosts = hosts(&lab, 3);
+        let key = |host: &Host, byte: &str| {
+            let path = host.folder.join(format!("key-{byte}"));
+            std::fs::write(&path, byte.repeat(32)).unwrap();
+            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+            path.display().to_string()
+        };
+        let ours = way.run(&hosts[0], 100, &format!("--key {}", key(&hosts[0], "ab")));
+        way.becomes(&ours, "master");
+        // Better, and without the key, or with another: not believed.
+        let stranger = way.run(&hosts[1], 200, "");
+        eventually("it is named", 5 * SECOND, || ours.complaints().contains("is unsigned"));
+        drop(stranger);
+        let forger = way.run(&hosts[1], 200, &format!("--key {}", key(&hosts[1], "cd")));
+        eventually("it is named", 5 * SECOND, || ours.complaints().contains("is wrong (auth)"));
+        drop(forger);
+        assert_eq!(way.now(&ours)["state"], "master");
+        let listened =
+            hosts[2].run(&format!("vrrp recv --dev eth0 --for 300ms --key {}", key(&hosts[2], "ab"))).ended(0);
+        assert_eq!(
+            (&listened.one()["auth"], &listened.one()["faults"]),
+            (&"hmac".into(), &serde_json::json!(["source-mac"]))
+        );
+        let other = hosts[2].run(&format!("vrrp recv --dev eth0 --for 300ms --key {}", key(&hosts[2], "cd"))).ended(75);
+        assert_eq!(other.one()["faults"], serde_json::json!(["auth", "source-mac"]));
+        // With the key it is.
+        let better = way.run(&hosts[1], 200, &format!("--key {}", key(&hosts[1], "ab")));
+        way.becomes(&better, "master");
+        way.becomes(&ours, "backup");
+        // A roll-out: one that only receives is heard by one that permits.
+        drop((ours, better));
+        let permits = way.run(&hosts[0], 200, &format!("--auth permissive --key {}", key(&hosts[0], "ab")));
+        let receives = way.run(&hosts[1], 100, &format!("--auth receive-only --key {}", key(&hosts[1], "ab")));
+        way.becomes(&permits, "master");
+        way.becomes(&receives, "backup");
+        drop(permits);
+        way.becomes(&receives, "master");
+    }
+}
+
+#[test]
+fn a_replayed_advert_is_not_believed() {
+    let lab = Lab::new();
+    let hosts = hosts(&lab, 3);
+    let key = hosts[0].folder.join("key");
+    std::fs::write(&key, "ab".repeat(32)).unwrap();
+    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let key = key.display().to_string();
+    // A master that resigned: its adverts are recorded, and sent again when another has followed it.
+    let tape = hosts[2].folder.join("tape");
+    let record = hosts[2].start_shell(&format!(
+        "exec tcpdump -Uni eth0 --immediate-mode -w {} 'ip proto 112 and src 192.0.2.2'",
+        tape.display()
+    ));
+    eventually("tcpdump listens", 5 * SECOND, || record.complaints().contains("listening on"));
+    let way = WAYS[1];
+    let ours = way.run(&hosts[0], 100, &format!("--key {key}"));
+    let gone = way.run(&hosts[1], 200, &format!("--key {key}"));
+    way.becomes(&gone, "master");
+    way.becomes(&ours, "backup");
+    gone.signal(Signal::SIGTERM);
+    let seen = ours.so_far().len();
+    eventually("we follow", 5 * SECOND, || ours.so_far().iter().skip(seen).any(|one| one["state"] == "master"));
+    drop(record);
+    let tape = std::fs::read(&tape).unwrap();
+    let length = usize::try_from(u32::from_le_bytes(tape[32..36].try_into().unwrap())).unwrap();
+    let hex: String = tape[40..40 + length].iter().map(|byte| format!("{byte:02x}")).collect();
+    throw(&hosts[2], &hex);
+    eventually("it is named", 5 * SECOND, || ours.complaints().contains("a replay, or its clock went back"));
+    assert_eq!(way.now(&ours)["state"], "master");
+}

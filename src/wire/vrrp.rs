@@ -2,8 +2,10 @@
 
 use super::checksum;
 use super::ethernet::{self, Frame};
+use super::keys::{Keys, Signer};
 use crate::types::net::Mac;
 use crate::types::vrrp::{self, Version};
+use hmac::Mac as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
@@ -16,8 +18,11 @@ const HEADER_V4: usize = 20;
 const HEADER_V6: usize = 40;
 /// The authentication data that version 2 has even without authentication.
 const AUTH_V2: usize = 8;
-/// The authentication trailer of draft-cassen-vrrp-auth-hmac.
+/// The authentication trailer of draft-cassen-vrrp-auth-hmac: type, key id, two zeroes, sequence, HMAC.
 const TRAILER: usize = 28;
+/// HMAC-SHA-256, of which the first 16 bytes travel.
+const TRAILER_TYPE: u8 = 1;
+const CUT: usize = 16;
 /// The longest advert interval of version 3: 12 bits of hundredths of a second.
 pub(crate) const LONGEST_V3: Duration = Duration::from_millis(40_950);
 /// The most addresses that an advert counts.
@@ -73,7 +78,7 @@ pub(crate) enum Auth {
     Password,
     /// Version 2, another type than 0 or 1.
     Other,
-    /// The HMAC trailer; not checked here.
+    /// The HMAC trailer of version 3.
     Hmac,
 }
 
@@ -105,7 +110,7 @@ pub(crate) enum Fault {
     Checksum,
     /// An interval of 0.
     Interval,
-    /// Authentication that nobody asked for.
+    /// A password, or a trailer that no key of ours has made.
     Auth,
     /// Over IPv6, and the first address is not link-local.
     FirstAddress,
@@ -148,6 +153,8 @@ pub(crate) struct Heard {
     pub(crate) source_mac: Mac,
     pub(crate) checksum: Found,
     pub(crate) auth: Option<Auth>,
+    /// The number in a trailer that a key of ours has made: later ones are higher.
+    pub(crate) sequence: Option<u64>,
     pub(crate) faults: Vec<Fault>,
 }
 
@@ -174,10 +181,10 @@ fn pseudo_header(src: IpAddr, dst: IpAddr, length: usize) -> Vec<u8> {
 }
 
 impl Advert {
-    /// The message, from `src` to `dst` of one family.
+    /// The message, from `src` to `dst` of one family; version 3 may be signed with a sequence number.
     ///
     /// At most `MAX_ADDRESSES` addresses of that family are told.
-    pub(crate) fn message(&self, src: IpAddr, dst: IpAddr, sum: Sum) -> Vec<u8> {
+    pub(crate) fn message(&self, src: IpAddr, dst: IpAddr, sum: Sum, sign: Option<(&Keys, u64)>) -> Vec<u8> {
         let addresses: Vec<&IpAddr> =
             self.addresses.iter().filter(|addr| addr.is_ipv4() == dst.is_ipv4()).take(MAX_ADDRESSES).collect();
         let count = u8::try_from(addresses.len()).unwrap_or(u8::MAX);
@@ -196,17 +203,29 @@ impl Advert {
         if self.version == Version::V2 {
             bytes.extend_from_slice(&[0; AUTH_V2]);
         }
+        let plain = bytes.len();
+        if self.version == Version::V3
+            && let Some((keys, sequence)) = sign
+            && let Some((key_id, signer)) = keys.signing()
+        {
+            bytes.extend_from_slice(&[TRAILER_TYPE, key_id, 0, 0]);
+            bytes.extend_from_slice(&sequence.to_be_bytes());
+            let mac = signer_over(signer, src, &bytes).finalize().into_bytes();
+            bytes.extend_from_slice(mac.get(..CUT).unwrap_or_default());
+        }
+        // Over IPv4 the draft leaves its trailer out of the sum, over IPv6 it is within.
+        let summed = if dst.is_ipv4() { plain } else { bytes.len() };
         let with_header = dst.is_ipv6() || (self.version == Version::V3 && sum == Sum::Pseudo);
-        let header = if with_header { pseudo_header(src, dst, bytes.len()) } else { Vec::new() };
-        let sum = checksum::internet(&[&header, &bytes]);
+        let header = if with_header { pseudo_header(src, dst, summed) } else { Vec::new() };
+        let sum = checksum::internet(&[&header, bytes.get(..summed).unwrap_or_default()]);
         bytes[6..8].copy_from_slice(&sum.to_be_bytes());
         bytes
     }
 
     /// The whole frame, to the group of its family.
-    pub(crate) fn frame(&self, from: Mac, src: IpAddr, sum: Sum) -> Vec<u8> {
+    pub(crate) fn frame(&self, from: Mac, src: IpAddr, sum: Sum, sign: Option<(&Keys, u64)>) -> Vec<u8> {
         let dst = vrrp::group(src);
-        let message = self.message(src, dst, sum);
+        let message = self.message(src, dst, sum, sign);
         let mut bytes = Vec::with_capacity(ethernet::HEADER + HEADER_V6 + message.len());
         match (src, dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
@@ -232,6 +251,35 @@ impl Advert {
     }
 }
 
+/// A signer that was fed what the draft signs: family, version, VRID and source, then the message with
+/// its sum and its HMAC read as zero. `signed` is the message up to the HMAC.
+fn signer_over(mut signer: Signer, src: IpAddr, signed: &[u8]) -> Signer {
+    let mut header = [0; 20];
+    header[0] = if src.is_ipv4() { 4 } else { 6 };
+    header[1] = signed.first().map_or(0, |first| first >> 4);
+    header[2] = signed.get(1).copied().unwrap_or(0);
+    match src {
+        IpAddr::V4(addr) => header[4..8].copy_from_slice(&addr.octets()),
+        IpAddr::V6(addr) => header[4..20].copy_from_slice(&addr.octets()),
+    }
+    signer.update(&header);
+    signer.update(signed.get(..6).unwrap_or_default());
+    signer.update(&[0; 2]);
+    signer.update(signed.get(HEADER..).unwrap_or_default());
+    signer.update(&[0; CUT]);
+    signer
+}
+
+/// The sequence number of a message with a trailer, if a key of ours has made it.
+fn verified(message: &[u8], src: IpAddr, keys: &Keys) -> Option<u64> {
+    let (signed, mac) = message.split_at_checked(message.len().checked_sub(CUT)?)?;
+    let trailer: &[u8; TRAILER - CUT] = signed.last_chunk()?;
+    let [TRAILER_TYPE, key_id, 0, 0, sequence @ ..] = *trailer else { return None };
+    // Compared in constant time.
+    signer_over(keys.verifying(key_id)?, src, signed).verify_truncated_left(mac).ok()?;
+    Some(u64::from_be_bytes(sequence))
+}
+
 /// The interval in the 12 bits of version 3.
 fn hundredths(interval: Duration) -> u16 {
     u16::try_from(interval.as_millis() / 10).unwrap_or(u16::MAX).min(0x0fff)
@@ -252,14 +300,15 @@ fn header_v4(src: Ipv4Addr, dst: Ipv4Addr, length: usize) -> [u8; HEADER_V4] {
     header
 }
 
-/// Reads a frame; `None` for what is no VRRP packet at all, a fragment included.
-pub(crate) fn decode(frame: &Frame<'_>) -> Option<Heard> {
+/// Reads a frame; `None` for what is no VRRP packet at all, a fragment included. With keys a trailer is
+/// checked.
+pub(crate) fn decode(frame: &Frame<'_>, keys: Option<&Keys>) -> Option<Heard> {
     let (src, dst, ttl, message) = match frame.ethertype {
         ethernet::IPV4 => packet_v4(frame.payload)?,
         ethernet::IPV6 => packet_v6(frame.payload)?,
         _ => return None,
     };
-    Some(read(message, src, dst, ttl, frame.from))
+    Some(read(message, src, dst, ttl, frame.from, keys))
 }
 
 type Packet<'a> = (IpAddr, IpAddr, u8, &'a [u8]);
@@ -293,7 +342,7 @@ fn packet_v6(bytes: &[u8]) -> Option<Packet<'_>> {
 }
 
 /// Judges a message; whatever can be read of it is read, and everything that is wrong is told.
-pub(crate) fn read(message: &[u8], src: IpAddr, dst: IpAddr, ttl: u8, source_mac: Mac) -> Heard {
+pub(crate) fn read(message: &[u8], src: IpAddr, dst: IpAddr, ttl: u8, source_mac: Mac, keys: Option<&Keys>) -> Heard {
     let mut faults = Vec::new();
     let mut fault = |is: bool, fault: Fault| {
         if is {
@@ -340,7 +389,9 @@ pub(crate) fn read(message: &[u8], src: IpAddr, dst: IpAddr, ttl: u8, source_mac
         }
     };
     fault(interval.is_zero(), Fault::Interval);
-    fault(matches!(auth, Some(Auth::Password | Auth::Other)), Fault::Auth);
+    let sequence = keys.filter(|_| trailer).and_then(|keys| verified(message, src, keys));
+    let forged = trailer && keys.is_some() && sequence.is_none();
+    fault(forged || matches!(auth, Some(Auth::Password | Auth::Other)), Fault::Auth);
     // Over IPv4 the draft leaves its trailer out of the sum, over IPv6 it is within.
     let summed = if trailer && src.is_ipv4() { &message[..expected] } else { message };
     let checksum = found(summed, src, dst, version);
@@ -349,7 +400,7 @@ pub(crate) fn read(message: &[u8], src: IpAddr, dst: IpAddr, ttl: u8, source_mac
     fault(dst.is_ipv6() && addresses.first().is_some_and(|first| !link_local(first)), Fault::FirstAddress);
     fault(source_mac != vrrp::mac(vrid, src.is_ipv6()), Fault::SourceMac);
     let advert = Advert { version, vrid, priority, interval, addresses };
-    Heard { advert, src, dst, ttl, source_mac, checksum, auth, faults }
+    Heard { advert, src, dst, ttl, source_mac, checksum, auth, sequence, faults }
 }
 
 fn found(message: &[u8], src: IpAddr, dst: IpAddr, version: Version) -> Found {
@@ -401,8 +452,8 @@ mod tests {
             (Version::V3, 0, Sum::Rfc9568, "31330001006403bc c0a80a03", Found::Is(Sum::Rfc9568)),
         ] {
             let wanted = advert(version, priority);
-            assert_eq!(wanted.message(src, dst, sum), bytes(hex), "{hex}");
-            let heard = read(&bytes(hex), src, dst, 255, vrrp::mac(0x33, false));
+            assert_eq!(wanted.message(src, dst, sum, None), bytes(hex), "{hex}");
+            let heard = read(&bytes(hex), src, dst, 255, vrrp::mac(0x33, false), None);
             assert_eq!((&heard.advert, heard.checksum, heard.faults.as_slice()), (&wanted, found, &[][..]));
         }
     }
@@ -428,7 +479,7 @@ mod tests {
         ] {
             let heard: Vec<Heard> = capture(bytes)
                 .into_iter()
-                .filter_map(|frame| Frame::decode(frame).and_then(|frame| decode(&frame)))
+                .filter_map(|frame| Frame::decode(frame).and_then(|frame| decode(&frame, None)))
                 .collect();
             assert!(heard.iter().all(|one| one.is_believed() && one.advert.vrid == 0x33), "{heard:?}");
             assert!(heard.iter().all(|one| one.advert.version == version && one.checksum == sum));
@@ -450,8 +501,8 @@ mod tests {
             let advert =
                 Advert { version: Version::V3, vrid: 7, priority: 100, interval: Duration::from_millis(10), addresses };
             let src: IpAddr = src.parse().unwrap();
-            let frame = advert.frame(vrrp::mac(7, src.is_ipv6()), src, Sum::Rfc9568);
-            let heard = decode(&Frame::decode(&frame).unwrap()).unwrap();
+            let frame = advert.frame(vrrp::mac(7, src.is_ipv6()), src, Sum::Rfc9568, None);
+            let heard = decode(&Frame::decode(&frame).unwrap(), None).unwrap();
             assert_eq!((&heard.advert, heard.src, heard.dst), (&advert, src, vrrp::group(src)));
             assert!(heard.faults.is_empty(), "{:?}", heard.faults);
         }
@@ -461,7 +512,7 @@ mod tests {
     fn each_fault_is_told_by_its_own_word() {
         let src: IpAddr = "192.168.10.2".parse().unwrap();
         let dst = vrrp::group(src);
-        let good = advert(Version::V3, 150).message(src, dst, Sum::Rfc9568);
+        let good = advert(Version::V3, 150).message(src, dst, Sum::Rfc9568, None);
         let judged = |change: &dyn Fn(&mut Vec<u8>), ttl: u8| {
             let mut message = good.clone();
             change(&mut message);
@@ -469,7 +520,7 @@ mod tests {
             message[6..8].fill(0);
             let sum = checksum::internet(&[&message]);
             message[6..8].copy_from_slice(&sum.to_be_bytes());
-            read(&message, src, dst, ttl, vrrp::mac(0x33, false)).faults
+            read(&message, src, dst, ttl, vrrp::mac(0x33, false), None).faults
         };
         assert_eq!(judged(&|_| (), 255), []);
         assert_eq!(judged(&|_| (), 254), [Fault::Ttl]);
@@ -482,10 +533,10 @@ mod tests {
         assert_eq!(judged(&|m| m[4..6].fill(0), 255), [Fault::Interval]);
         let mut bad = good.clone();
         bad[2] ^= 1;
-        assert_eq!(read(&bad, src, dst, 255, vrrp::mac(0x33, false)).faults, [Fault::Checksum]);
-        let own = read(&good, src, dst, 255, Mac([2, 0, 0, 0, 0, 1]));
+        assert_eq!(read(&bad, src, dst, 255, vrrp::mac(0x33, false), None).faults, [Fault::Checksum]);
+        let own = read(&good, src, dst, 255, Mac([2, 0, 0, 0, 0, 1]), None);
         assert_eq!((own.faults.as_slice(), own.is_believed()), (&[Fault::SourceMac][..], true));
-        assert!(!read(&[], src, dst, 255, Mac([0; 6])).is_believed());
+        assert!(!read(&[], src, dst, 255, Mac([0; 6]), None).is_believed());
     }
 
     #[test]
@@ -497,18 +548,52 @@ mod tests {
         // RFC 3768 leaves the authentication data in the sum.
         let sum = checksum::internet(&[&message]);
         message[6..8].copy_from_slice(&sum.to_be_bytes());
-        let heard = read(&message, src, dst, 255, vrrp::mac(0x33, false));
+        let heard = read(&message, src, dst, 255, vrrp::mac(0x33, false), None);
         assert_eq!((heard.auth, heard.is_believed()), (Some(Auth::Password), false));
     }
 
-    /// The first image of the appendix of draft-cassen-vrrp-auth-hmac-00.
+    /// The images of the appendix of draft-cassen-vrrp-auth-hmac-00: key 00 to 1f, VRID 51, priority 200.
     #[test]
-    fn the_trailer_of_the_draft_is_recognised() {
-        let image = bytes("3133c80100644402c0000264 010100006800000080000000 1b84bc4e8e43892dc6d98448f8ee2265");
-        let src: IpAddr = "198.51.100.10".parse().unwrap();
-        let heard = read(&image, src, vrrp::group(src), 255, vrrp::mac(51, false));
-        assert_eq!((heard.auth, heard.checksum), (Some(Auth::Hmac), Found::Is(Sum::Rfc9568)));
-        assert!(heard.faults.is_empty());
+    fn the_trailer_is_the_draft_s() {
+        let key: String = (0..32).map(|byte| format!("{byte:02x}")).collect();
+        let (keys, others) = (Keys::parse(&key).unwrap(), Keys::parse(&"ab".repeat(32)).unwrap());
+        for (src, dst, vip, hex) in [
+            (
+                "198.51.100.10",
+                "224.0.0.18",
+                "192.0.2.100",
+                "3133c80100644402c0000264 010100006800000080000000 1b84bc4e8e43892dc6d98448f8ee2265",
+            ),
+            (
+                "fe80::10",
+                "fe80::20",
+                "fe80::100",
+                "3133c8010064a2e9fe800000000000000000000000000100 010100006800000080000000 c8c56146ebfd66ee10ec4d8186461b78",
+            ),
+        ] {
+            let (src, dst): (IpAddr, IpAddr) = (src.parse().unwrap(), dst.parse().unwrap());
+            let advert = Advert {
+                version: Version::V3,
+                vrid: 51,
+                priority: 200,
+                interval: Duration::from_secs(1),
+                addresses: vec![vip.parse().unwrap()],
+            };
+            let image = bytes(hex);
+            assert_eq!(advert.message(src, dst, Sum::Rfc9568, Some((&keys, 0x6800_0000_8000_0000))), image);
+            let read = |message: &[u8], keys| read(message, src, dst, 255, vrrp::mac(51, src.is_ipv6()), keys);
+            let heard = read(&image, Some(&keys));
+            assert_eq!((heard.auth, heard.sequence), (Some(Auth::Hmac), Some(0x6800_0000_8000_0000)));
+            assert!(heard.faults.is_empty(), "{:?}", heard.faults);
+            // Without keys it is told and not checked; with others it is forged; a changed one too.
+            assert_eq!((read(&image, None).auth, read(&image, None).is_believed()), (Some(Auth::Hmac), true));
+            assert_eq!(read(&image, Some(&others)).faults, [Fault::Auth]);
+            for at in [2, 5, image.len() - 28, image.len() - 27, image.len() - 26, image.len() - 20, image.len() - 1] {
+                let mut changed = image.clone();
+                changed[at] ^= 1;
+                assert!(!read(&changed, Some(&keys)).is_believed(), "{at}");
+            }
+        }
     }
 
     proptest! {
@@ -516,20 +601,20 @@ mod tests {
         fn any_frame_reads_without_a_panic(kind in prop::sample::select(vec![ethernet::IPV4, ethernet::IPV6]),
                                            bytes in proptest::collection::vec(any::<u8>(), 0..160)) {
             let framed = [&ethernet::header(Mac([0; 6]), Mac([0; 6]), kind)[..], &bytes].concat();
-            let _ = Frame::decode(&framed).and_then(|frame| decode(&frame));
-            let _ = read(&bytes, vrrp::GROUP_V4.into(), vrrp::GROUP_V4.into(), 255, Mac([0; 6]));
-            let _ = read(&bytes, vrrp::GROUP_V6.into(), vrrp::GROUP_V6.into(), 255, Mac([0; 6]));
+            let _ = Frame::decode(&framed).and_then(|frame| decode(&frame, None));
+            let _ = read(&bytes, vrrp::GROUP_V4.into(), vrrp::GROUP_V4.into(), 255, Mac([0; 6]), None);
+            let _ = read(&bytes, vrrp::GROUP_V6.into(), vrrp::GROUP_V6.into(), 255, Mac([0; 6]), None);
         }
 
         #[test]
         fn a_changed_or_cut_advert_is_not_believed(at in 0usize..12, bit in 0u8..8, cut in 0usize..12, pseudo in any::<bool>()) {
             let src: IpAddr = "192.168.10.2".parse().unwrap();
             let sum = if pseudo { Sum::Pseudo } else { Sum::Rfc9568 };
-            let good = advert(Version::V3, 150).message(src, vrrp::group(src), sum);
+            let good = advert(Version::V3, 150).message(src, vrrp::group(src), sum, None);
             let mut bad = good.clone();
             bad[at] ^= 1 << bit;
-            prop_assert!(!read(&bad, src, vrrp::group(src), 255, vrrp::mac(0x33, false)).is_believed());
-            prop_assert!(!read(&good[..cut], src, vrrp::group(src), 255, vrrp::mac(0x33, false)).is_believed());
+            prop_assert!(!read(&bad, src, vrrp::group(src), 255, vrrp::mac(0x33, false), None).is_believed());
+            prop_assert!(!read(&good[..cut], src, vrrp::group(src), 255, vrrp::mac(0x33, false), None).is_believed());
         }
     }
 }

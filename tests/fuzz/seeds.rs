@@ -2,8 +2,9 @@
 
 use crate::targets::{KEY, keys};
 use crate::types::net::Mac;
+use crate::types::vrrp::Version;
 use crate::wire::heartbeat::{ClusterHash, Echoed, Echoes, Frame, PeerHash};
-use crate::wire::{arp, icmp, ndp};
+use crate::wire::{arp, icmp, ndp, vrrp};
 use std::fs;
 use std::path::PathBuf;
 
@@ -85,6 +86,23 @@ pub(crate) fn of(name: &str) -> Vec<Vec<u8>> {
                 files("tests/data/pcap", ".pcap").iter().flat_map(|file| frames(file)).collect();
             seeds.push(arp::probe(mac, v4));
             seeds
+        }
+        "vrrp_frame" => {
+            let advert = |version, addresses| vrrp::Advert {
+                version,
+                vrid: 51,
+                priority: 100,
+                interval: std::time::Duration::from_secs(1),
+                addresses,
+            };
+            let (src4, src6) = (std::net::IpAddr::from([192, 0, 2, 1]), std::net::IpAddr::from(v6));
+            let vips = |count: u8| (1..=count).map(|last| std::net::IpAddr::from([192, 0, 2, last])).collect();
+            vec![
+                advert(Version::V2, vips(1)).frame(mac, src4, vrrp::Sum::Rfc9568, None),
+                advert(Version::V3, vips(3)).frame(mac, src4, vrrp::Sum::Pseudo, None),
+                advert(Version::V3, vips(1)).frame(mac, src4, vrrp::Sum::Rfc9568, Some((&keys(), 7))),
+                advert(Version::V3, vec![src6]).frame(mac, src6, vrrp::Sum::Rfc9568, None),
+            ]
         }
         "frame_ndp" => vec![
             ndp::advertisement(mac, mac, v6, true, None),

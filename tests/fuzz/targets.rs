@@ -10,8 +10,9 @@ use crate::types::bucket::Buckets;
 use crate::types::net::{Endpoint, Mac, Prefix};
 use crate::types::target::Target;
 use crate::types::time::{Span, Tick, WallTime};
-use crate::wire::heartbeat::{ClusterHash, Frame, Keys, PeerHash};
-use crate::wire::{arp, clusterip, dns, ethernet, flow, icmp, ndp, nft, proc, tcp};
+use crate::wire::heartbeat::{ClusterHash, Frame, PeerHash};
+use crate::wire::keys::Keys;
+use crate::wire::{arp, clusterip, dns, ethernet, flow, icmp, ndp, nft, proc, tcp, vrrp};
 use std::fmt::{Debug, Display};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -19,7 +20,7 @@ use std::str::FromStr;
 pub(crate) type One = fn(&[u8]);
 
 /// Every parser by its name.
-pub(crate) const TARGETS: [(&str, One); 15] = [
+pub(crate) const TARGETS: [(&str, One); 16] = [
     ("heartbeat_frame", heartbeat_frame),
     ("heartbeat_keys", heartbeat_keys),
     ("heartbeat_payload", heartbeat_payload),
@@ -34,6 +35,7 @@ pub(crate) const TARGETS: [(&str, One); 15] = [
     ("state_file", state_file),
     ("nft_list", nft_list),
     ("clusterip_file", clusterip_file),
+    ("vrrp_frame", vrrp_frame),
     ("words", words),
 ];
 
@@ -41,6 +43,21 @@ pub(crate) const KEY: &str = "7 000102030405060708090a0b0c0d0e0f1011121314151617
 
 pub(crate) fn keys() -> Keys {
     Keys::parse(KEY).unwrap()
+}
+
+/// A frame with an advert: what is believed is sent again in the same bytes, up to what the sum is of.
+fn vrrp_frame(bytes: &[u8]) {
+    let Some(heard) = ethernet::Frame::decode(bytes).and_then(|frame| vrrp::decode(&frame, Some(&keys()))) else {
+        return;
+    };
+    assert!(heard.advert.addresses.len() <= vrrp::MAX_ADDRESSES);
+    if heard.is_believed() && heard.auth.is_none() && heard.dst == crate::types::vrrp::group(heard.src) {
+        let sum =
+            if heard.checksum == vrrp::Found::Is(vrrp::Sum::Pseudo) { vrrp::Sum::Pseudo } else { vrrp::Sum::Rfc9568 };
+        let again = heard.advert.frame(heard.source_mac, heard.src, sum, None);
+        let again = ethernet::Frame::decode(&again).and_then(|frame| vrrp::decode(&frame, None)).unwrap();
+        assert_eq!(again.advert, heard.advert);
+    }
 }
 
 /// A datagram on the heartbeat port. What is believed is exactly what its sender would have signed.

@@ -3,14 +3,15 @@
 mod recv;
 mod send;
 
+use super::keys::{self, Auth};
 use crate::cli::{Failure, Tool, Verbs};
 use crate::record::heartbeat::Session;
 use crate::record::state::{self, Origin};
 use crate::sys;
 use crate::sys::clock;
 use crate::types::time::Tick;
-use crate::wire::heartbeat::Keys;
-use std::path::{Path, PathBuf};
+use crate::wire::keys::Keys;
+use std::path::PathBuf;
 
 /// The command.
 pub const TOOL: Tool = Tool {
@@ -21,18 +22,6 @@ pub const TOOL: Tool = Tool {
 
 /// The default port: 694 is Linux-HA's.
 const PORT: u16 = 6940;
-
-/// How a cluster comes to signed frames without a flag day.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-enum Auth {
-    /// First: understand signatures, send none
-    ReceiveOnly,
-    /// Then: sign, and still take unsigned frames
-    Permissive,
-    /// At last: take signed frames only
-    #[default]
-    Enforce,
-}
 
 /// Flags that sender and receiver share.
 #[derive(clap::Args, Debug)]
@@ -51,21 +40,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// Reads the key file; nobody else may read or write it.
     fn keys(&self) -> Result<Keys, Failure> {
-        const DOING: &str = "use the key file";
-        let mend = format!("make one: umask 077; head -c 32 /dev/urandom | od -An -vtx1 | tr -d ' \\n' >{}", self.key);
-        let wrong =
-            |why: String| sys::Error::File { doing: DOING.to_owned(), path: self.key.clone(), why, mend: mend.clone() };
-        let text = if let Some(number) = self.key.strip_prefix("fd:") {
-            let path = number.parse::<u32>().map(|number| format!("/proc/self/fd/{number}"));
-            let path = path.map_err(|_| Failure::usage(format!("--key {}: fd:N takes a number", self.key)))?;
-            let bytes = sys::state::read(Path::new(&path))?.ok_or_else(|| wrong("it is not there".to_owned()))?;
-            String::from_utf8(bytes).map_err(|_| wrong("it is no text".to_owned()))?
-        } else {
-            sys::state::read_secret(Path::new(&self.key), DOING, &mend)?
-        };
-        Keys::parse(&text).map_err(|why| wrong(why).into())
+        keys::read(&self.key)
     }
 }
 

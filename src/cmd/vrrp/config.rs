@@ -1,11 +1,13 @@
 //! What a virtual router is: flags for one, a file for several.
 
 use crate::cli::Failure;
+use crate::cmd::keys::{self, Auth};
 use crate::decide::vrrp::Settings;
 use crate::sys;
 use crate::types::net::Prefix;
-use crate::types::time::Span;
+use crate::types::time::{Span, WallTime};
 use crate::types::vrrp::{self, Version};
+use crate::wire::keys::Keys;
 use crate::wire::vrrp::{LONGEST_V3, MAX_ADDRESSES, Sum};
 use clap::{Args, ValueEnum};
 use std::net::IpAddr;
@@ -31,6 +33,38 @@ impl Checksum {
             Checksum::Pseudo => Some(Sum::Pseudo),
         }
     }
+}
+
+/// Signatures of version 3 adverts (draft-cassen-vrrp-auth-hmac).
+#[derive(Args, Clone, Debug)]
+pub(super) struct Signing {
+    /// Sign version 3 adverts, and check those of others: lines '[ID] HEX', 32 bytes or more, mode 0600;
+    /// the first signs
+    #[arg(long, value_name = "FILE")]
+    pub(super) key: Option<String>,
+
+    /// Step of a roll-out of signatures
+    #[arg(long, value_name = "STEP", default_value = "enforce", requires = "key")]
+    pub(super) auth: Auth,
+}
+
+impl Signing {
+    pub(super) fn keys(&self) -> Result<Option<Keys>, Failure> {
+        self.key.as_deref().map(keys::read).transpose()
+    }
+
+    /// Whether this side signs.
+    pub(super) fn signs(&self) -> bool {
+        self.auth != Auth::ReceiveOnly
+    }
+}
+
+/// The number of a signed advert: seconds, their binary fraction, and what tells two of one moment
+/// apart; above the last one in any case.
+pub(super) fn sequence(last: u64, now: WallTime) -> u64 {
+    let seconds = u64::try_from(now.unix_us.div_euclid(1_000_000)).unwrap_or(0) & 0xffff_ffff;
+    let fraction = u64::try_from(now.unix_us.rem_euclid(1_000_000)).unwrap_or(0) * 65_536 / 1_000_000;
+    (seconds << 32 | fraction << 16).max(last + 1)
 }
 
 /// What `run` and `send` take for one virtual router.

@@ -10,6 +10,7 @@ use crate::types::net::Mac;
 use crate::types::time::Tick;
 use crate::types::vrrp;
 use crate::wire::ethernet::{self, Frame};
+use crate::wire::keys::Keys;
 use crate::wire::vrrp::{Advert, Heard, PROTOCOL, Sum, decode};
 use nix::errno::Errno;
 use std::net::IpAddr;
@@ -30,6 +31,17 @@ pub(super) struct Port {
     unicast: Option<RawIp>,
     wants_unicast: bool,
     frames: Vec<Vec<u8>>,
+}
+
+/// How an advert leaves.
+#[derive(Clone, Copy)]
+pub(super) struct How<'a> {
+    pub(super) sum: Sum,
+    /// From the virtual router's MAC.
+    pub(super) vmac: bool,
+    /// Empty: to the group.
+    pub(super) peers: &'a [IpAddr],
+    pub(super) sign: Option<(&'a Keys, u64)>,
 }
 
 /// How many adverts are taken at one wake, so that a flood does not keep timers waiting.
@@ -92,8 +104,8 @@ impl Port {
         self.packets.as_fd()
     }
 
-    /// What was heard from others since the last call.
-    pub(super) fn heard(&mut self) -> Result<Vec<Heard>, Failure> {
+    /// What was heard from others since the last call; with keys trailers are checked.
+    pub(super) fn heard(&mut self, keys: Option<&Keys>) -> Result<Vec<Heard>, Failure> {
         let mut all = Vec::new();
         let mut buffer = [0; 2048];
         for _ in 0..AT_ONCE {
@@ -101,7 +113,7 @@ impl Port {
                 Ok(None) => break,
                 Ok(Some(length)) => {
                     let frame = buffer.get(..length).and_then(Frame::decode);
-                    all.extend(frame.and_then(|frame| decode(&frame)));
+                    all.extend(frame.and_then(|frame| decode(&frame, keys)));
                 }
                 // The link's own state is told by netlink.
                 Err(sys::Error::Call { errno: Errno::ENETDOWN, .. }) => {}
@@ -117,20 +129,21 @@ impl Port {
     }
 
     /// Has an advert wait for `flush`, or sends it to single routers now.
-    pub(super) fn send(&mut self, advert: &Advert, sum: Sum, vmac: bool, peers: &[IpAddr]) -> Result<(), sys::Error> {
+    pub(super) fn send(&mut self, advert: &Advert, how: &How<'_>) -> Result<(), sys::Error> {
+        let How { sum, vmac, peers, sign } = *how;
         let Some(source) = self.source else {
             return Err(sys::Error::call("send on", &self.dev, Errno::EADDRNOTAVAIL));
         };
         if peers.is_empty() {
             let own = self.link.mac.unwrap_or(Mac([0; 6]));
             let from = if vmac { vrrp::mac(advert.vrid, self.ipv6) } else { own };
-            self.frames.push(advert.frame(from, source, sum));
+            self.frames.push(advert.frame(from, source, sum, sign));
             return Ok(());
         }
         let Some(socket) = &self.unicast else { return Ok(()) };
         let mut first = Ok(());
         for peer in peers {
-            let sent = socket.send(*peer, &advert.message(source, *peer, sum));
+            let sent = socket.send(*peer, &advert.message(source, *peer, sum, sign));
             first = first.and(sent.map_err(|errno| sys::Error::call("send to", peer.to_string(), errno)));
         }
         first

@@ -4,6 +4,7 @@ use super::port::Port;
 use crate::cli::args::{self, flags};
 use crate::cli::stream::{Pump, Woken};
 use crate::cli::{Exit, Failure, Process, Verb};
+use crate::cmd::keys;
 use crate::record::Head;
 use crate::record::vrrp::{RECV_COLUMNS, RECV_SCHEMA, Received};
 use crate::sys::clock;
@@ -36,6 +37,10 @@ struct Flags {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     vrid: Option<u8>,
 
+    /// Check the signatures of version 3 adverts with these keys: lines '[ID] HEX', mode 0600
+    #[arg(long, value_name = "FILE")]
+    key: Option<String>,
+
     /// Print each advert as it comes
     #[arg(long)]
     follow: bool,
@@ -56,6 +61,7 @@ type Key = (u8, u8, IpAddr);
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let flags: Flags = args::read(matches)?;
     privilege::need(Capability::NetRaw, "hear VRRP on", &flags.dev)?;
+    let keys = flags.key.as_deref().map(keys::read).transpose()?;
     let mut ports = [Port::open(&flags.dev, false, false)?, Port::open(&flags.dev, true, false)?];
     let mut pump = Pump::new(&process.node, process.form)?;
     let planned = flags.duration.or((!flags.follow).then_some(Span(std::time::Duration::from_secs(4))));
@@ -71,7 +77,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
             Woken::Ready(ready) if ready.contains(&true) => {
                 let now = clock::boot();
                 for port in &mut ports {
-                    for heard in port.heard()? {
+                    for heard in port.heard(keys.as_ref())? {
                         let advert = &heard.advert;
                         if flags.vrid.is_some_and(|vrid| vrid != advert.vrid) {
                             continue;

@@ -1,11 +1,12 @@
 //! `vrrp run`: virtual routers in the foreground; each transition is a record.
 
-use super::config::{self, Preemption, RouterFlags, Spec};
-use super::port::Port;
+use super::config::{self, Preemption, RouterFlags, Signing, Spec, sequence};
+use super::port::{How, Port};
 use crate::cli::args::{self, flags};
 use crate::cli::input::{Complaints, Feed};
 use crate::cli::stream::{Pump, Woken};
 use crate::cli::{Exit, Failure, Process, Verb};
+use crate::cmd::keys::Auth;
 use crate::decide::vrrp::{Act, Acts, Cause, Heard as Advertised, OWNER, Router, Routers};
 use crate::record::Head;
 use crate::record::vrrp::{RUN_COLUMNS, RUN_SCHEMA, Run, Score, Told};
@@ -17,10 +18,11 @@ use crate::sys::watch::Watch;
 use crate::types::node::Standby;
 use crate::types::time::{Span, Tick, millis};
 use crate::types::vrrp::Version;
+use crate::wire::keys::Keys;
 use crate::wire::vrrp::{Advert, Fault, Found, Heard, Sum};
 use clap::{ArgMatches, Args};
 use nix::sys::signal::Signal;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -44,6 +46,9 @@ pub(super) const VERB: Verb = Verb {
 struct Flags {
     #[command(flatten)]
     router: RouterFlags,
+
+    #[command(flatten)]
+    signing: Signing,
 
     /// Several virtual routers: a line each, 'VRID vip=ADDR/LEN,... priority=N', with the words of the
     /// flags as keys (and preempt=yes|no); read anew on HUP
@@ -133,6 +138,11 @@ struct Runner<'a> {
     at: Vec<usize>,
     /// The form of sums that others were heard with.
     sums: Vec<Option<Sum>>,
+    keys: Option<Keys>,
+    /// The number of our last signed advert.
+    sequence: u64,
+    /// The number of the last signed advert of each other, by router.
+    heard: BTreeMap<(usize, IpAddr), u64>,
     score: Option<Score>,
     standby: Vec<Option<Standby>>,
     pump: Pump,
@@ -152,6 +162,9 @@ impl<'a> Runner<'a> {
             ports: Vec::new(),
             at: Vec::new(),
             sums: Vec::new(),
+            keys: flags.signing.keys()?,
+            sequence: 0,
+            heard: BTreeMap::new(),
             score: None,
             standby: Vec::new(),
             pump: Pump::new(&process.node, process.form)?,
@@ -196,6 +209,8 @@ impl<'a> Runner<'a> {
         let acts = acts.into_iter().filter(|(at, _)| gone.contains(at)).collect();
         self.act(acts, clock::boot())?;
         (self.specs, self.ports, self.at, self.sums) = (specs, ports, at, sums);
+        // By place in the list, which is another now.
+        self.heard.clear();
         self.standby = vec![None; self.specs.len()];
         self.routers = Routers { all: routers };
         Ok(())
@@ -417,13 +432,17 @@ impl<'a> Runner<'a> {
     }
 
     fn hear(&mut self, port: usize, now: Tick) -> Result<(), Failure> {
-        let heard = self.ports[port].heard()?;
+        let heard = self.ports[port].heard(self.keys.as_ref())?;
         let mut seen = BTreeSet::new();
         // The newest of each router counts: what waited in a queue is no news.
         let newest: Vec<Heard> = heard
             .into_iter()
             .rev()
-            .filter(|heard| seen.insert((heard.src, heard.advert.vrid, heard.advert.version, heard.is_believed())))
+            .filter(|heard| {
+                // One that is not believed must not stand for one that is.
+                let proven = (heard.is_believed(), heard.sequence.is_some());
+                seen.insert((heard.src, heard.advert.vrid, heard.advert.version, proven))
+            })
             .collect();
         for heard in newest.into_iter().rev() {
             self.hear_one(port, &heard, now)?;
@@ -447,6 +466,9 @@ impl<'a> Runner<'a> {
         if let Found::Is(sum) = heard.checksum {
             self.sums[at] = Some(sum);
         }
+        if let Some(sequence) = heard.sequence {
+            self.heard.insert((at, heard.src), sequence);
+        }
         let advert = Advertised { source: heard.src, priority: heard.advert.priority, interval: heard.advert.interval };
         let acts = self.routers.advert(at, advert, now);
         self.act(acts, now)
@@ -466,6 +488,21 @@ impl<'a> Runner<'a> {
         if let Some(fault) = heard.faults.iter().find(|fault| fault.discards()) {
             let hint = if *fault == Fault::Ttl { ": it came from beyond the link" } else { "" };
             return Some(format!("an advert of {source} for router {vrid} is wrong ({}{hint})", fault.slug()));
+        }
+        if self.keys.is_some() && spec.settings.version == Version::V3 {
+            let last = self.heard.get(&(at, source));
+            match heard.sequence {
+                None if self.flags.signing.auth == Auth::Enforce => {
+                    return Some(format!("an advert of {source} for router {vrid} is unsigned: not believed"));
+                }
+                // The newest and the oldest of a serial number, 2^63 apart (RFC 1982).
+                Some(new) if last.is_some_and(|last| new.wrapping_sub(*last).wrapping_sub(1) >> 63 == 1) => {
+                    return Some(format!(
+                        "an advert of {source} for router {vrid} is older than its last one: a replay, or its clock went back"
+                    ));
+                }
+                _ => {}
+            }
         }
         let (theirs, ours) = (heard.advert.version, spec.settings.version);
         if theirs != ours {
@@ -514,7 +551,9 @@ impl<'a> Runner<'a> {
                 addresses: spec.vips.iter().map(|vip| vip.addr).collect(),
             };
             let sum = spec.sum.or(self.sums[*at]).unwrap_or(Sum::Pseudo);
-            failed.extend(port.send(&advert, sum, spec.vmac, &spec.peers).err());
+            self.sequence = sequence(self.sequence, clock::wall());
+            let sign = self.keys.as_ref().filter(|_| self.flags.signing.signs()).map(|keys| (keys, self.sequence));
+            failed.extend(port.send(&advert, &How { sum, vmac: spec.vmac, peers: &spec.peers, sign }).err());
         }
         for port in &mut self.ports {
             // A queue that is full for that long is a fault of its own.

@@ -1,7 +1,7 @@
 //! `vrrp send`: adverts as they are asked for, without a state behind them.
 
-use super::config::{self, Preemption, RouterFlags};
-use super::port::Port;
+use super::config::{self, Preemption, RouterFlags, Signing, sequence};
+use super::port::{How, Port};
 use crate::cli::args::{self, flags};
 use crate::cli::stream::{Pump, Woken};
 use crate::cli::{Exit, Failure, Process, Verb};
@@ -36,6 +36,9 @@ struct Flags {
     #[command(flatten)]
     router: RouterFlags,
 
+    #[command(flatten)]
+    signing: Signing,
+
     /// Send priority 0: the backups need not wait for silence
     #[arg(long, conflicts_with = "priority")]
     resign: bool,
@@ -51,6 +54,8 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let spec = config::spec(&flags.router, &none).map_err(Failure::usage)?;
     privilege::need(Capability::NetRaw, "send adverts on", &spec.dev)?;
     let deadline = process.deadline(spec.settings.interval * flags.count.saturating_sub(1)).tick();
+    let keys = flags.signing.keys()?.filter(|_| flags.signing.signs());
+    let mut last = 0;
     let mut port = Port::open(&spec.dev, spec.is_ipv6(), !spec.peers.is_empty())?;
     let vips: Vec<IpAddr> = spec.vips.iter().map(|vip| vip.addr).collect();
     port.look(&mut Netlink::open()?, &vips)?;
@@ -76,8 +81,17 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
                 Woken::Ready(_) => {}
             }
         }
+        last = sequence(last, clock::wall());
         let done = port
-            .send(&advert, spec.sum.unwrap_or(Sum::Pseudo), spec.vmac, &spec.peers)
+            .send(
+                &advert,
+                &How {
+                    sum: spec.sum.unwrap_or(Sum::Pseudo),
+                    vmac: spec.vmac,
+                    peers: &spec.peers,
+                    sign: keys.as_ref().map(|keys| (keys, last)),
+                },
+            )
             .and_then(|()| port.flush(deadline));
         match done {
             Ok(()) => sent += 1,
