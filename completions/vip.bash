@@ -113,7 +113,7 @@ _vip() {
             return 0
             ;;
         vip__subcmd__apply)
-            opts="-t -h -V --follow --on-eof --for --dev --only --vmac --lifetime --announce --refresh --kill-connections --dry-run --explain --table --schema --node --timeout --help --version"
+            opts="-t -h -V --follow --on-eof --for --dev --only --share --vmac --lifetime --announce --refresh --kill-connections --dry-run --explain --table --schema --node --timeout --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -132,6 +132,10 @@ _vip() {
                     return 0
                     ;;
                 --only)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --share)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

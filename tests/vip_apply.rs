@@ -288,3 +288,52 @@ fn with_the_virtual_mac_clients_notice_no_move() {
     drop((ours, other));
     eventually("nothing is left", 5 * SECOND, || hosts.iter().all(|host| !host.try_sh("ip link show dev vrrp4.51").0));
 }
+
+/// Sharing: a backup serves what reaches it, and nobody learns its MAC for the address.
+#[test]
+fn a_sharing_backup_serves_and_stays_out_of_neighbour_tables() {
+    let lab = Lab::new();
+    let hosts: Vec<Host> = (1..=2)
+        .map(|n| lab.host(&format!("n{n}"), &[&format!("192.0.2.{n}/24"), &format!("2001:db8::{n}/64")]))
+        .collect();
+    let client = lab.host("client", &["192.0.2.99/24", "2001:db8::99/64"]);
+    hosts[1].sh("sysctl -qw net.ipv4.conf.eth0.arp_ignore=0 net.ipv4.conf.eth0.arp_announce=0");
+    let both = |mine: bool| election("192.0.2.10", mine, "") + &election("2001:db8::10", mine, "");
+    let mut master = hosts[0].start_fed("vip apply --follow");
+    master.feed(&both(true));
+    let mut backup = hosts[1].start_fed("vip apply --follow --share 192.0.2.10,2001:db8::10");
+    backup.feed(&both(false));
+    let on_loopback = |vip: &str| hosts[1].sh("ip addr show dev lo").contains(&format!("{vip}/"));
+    eventually("it shares", 3 * SECOND, || on_loopback("192.0.2.10") && on_loopback("2001:db8::10"));
+    let told = backup.wait_for("a record", SECOND, |one| one["subject"] == "192.0.2.10");
+    assert_eq!((&told["role"], &told["changed"]), (&"share".into(), &true.into()));
+    assert_eq!(told["sysctls"]["ipv4/conf/eth0/arp_announce"], "2");
+    // Asked, only the master answers; also after the backup has answered a client that it does not know.
+    let asks = |vip: &str| {
+        client.sh("ip neigh flush dev eth0");
+        client.sh(&format!("ping -c1 -W2 -q {vip}"));
+        neighbour(&client, vip)
+    };
+    for vip in ["192.0.2.10", "2001:db8::10"] {
+        eventually("the master is known", 3 * SECOND, || asks(vip) == "02:00:00:00:00:01");
+        let to_backup = format!("ip neigh replace {vip} dev eth0 lladdr 02:00:00:00:00:02 nud permanent");
+        client.sh(&to_backup);
+        hosts[1].sh("ip neigh flush dev eth0");
+        client.sh(&format!("ping -c3 -i0.2 -W2 -q {vip}"));
+        assert!(hosts[1].sh("nstat -az IcmpInEchos Icmp6InEchos").contains('3'), "{vip} was served by the backup");
+        client.sh(&format!("ip neigh del {vip} dev eth0"));
+        assert_eq!(asks(vip), "02:00:00:00:00:01", "{vip}");
+    }
+    assert!(!master.so_far().iter().any(|one| one["contested_by"] != json!(null)), "{:?}", master.so_far());
+    // It becomes master: the one on loopback goes, and comes back with the next change.
+    backup.feed(&both(true));
+    eventually("it serves", 3 * SECOND, || has(&hosts[1], "192.0.2.10") && !on_loopback("192.0.2.10"));
+    backup.feed(&both(false));
+    eventually("it shares again", 3 * SECOND, || !has(&hosts[1], "192.0.2.10") && on_loopback("192.0.2.10"));
+    // The end takes everything back, the settings too.
+    drop(backup.child.stdin.take());
+    assert_eq!(backup.ends(3 * SECOND), 1);
+    assert!(!on_loopback("192.0.2.10") && !on_loopback("2001:db8::10"));
+    let settings = hosts[1].sh("sysctl -n net.ipv4.conf.eth0.arp_ignore net.ipv4.conf.eth0.arp_announce");
+    assert_eq!(settings.split_whitespace().collect::<Vec<_>>(), ["0", "0"]);
+}

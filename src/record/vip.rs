@@ -91,7 +91,7 @@ pub(crate) struct Acted {
 pub(crate) struct Applied {
     #[serde(flatten)]
     pub(crate) show: Option<Show>,
-    /// serve or leave: what this node does with the address now
+    /// serve, share or leave: what this node does with the address now
     pub(crate) role: &'static str,
     /// Everything that is gone from the interface, as ADDR/LEN
     #[serde(skip_serializing_if = "Vec::is_empty")]

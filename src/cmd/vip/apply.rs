@@ -1,7 +1,8 @@
 //! `vip apply`: make the kernel agree with an election.
 
+use super::settings::Settings;
 use super::speaker::Speaker;
-use super::{Present, no_link, vmac};
+use super::{Present, no_link, share, vmac};
 use crate::cli::args::{self, Changing, flags};
 use crate::cli::input::{Complaints, Feed, Got, Lines};
 use crate::cli::stream::{Pump, Woken};
@@ -60,6 +61,11 @@ struct Flags {
     /// These addresses alone; others of ours are taken away
     #[arg(long, value_name = "ADDR,...", value_delimiter = ',')]
     only: Option<Vec<IpAddr>>,
+
+    /// Serve these addresses as backup too, where their traffic reaches this node: carried without
+    /// answering ARP for them
+    #[arg(long, value_name = "ADDR,...", value_delimiter = ',')]
+    share: Vec<IpAddr>,
 
     /// Put an address on an interface of its own with the virtual MAC of its election's VRID
     #[arg(long)]
@@ -130,6 +136,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         node: process.node.clone(),
         present: Present::look()?,
         held: BTreeMap::new(),
+        shared: BTreeMap::new(),
         named: BTreeSet::new(),
         speakers: Vec::new(),
     };
@@ -163,28 +170,34 @@ struct Applier<'a> {
     node: String,
     present: Present,
     held: BTreeMap<IpAddr, Holding>,
+    /// What is served as backup.
+    shared: BTreeMap<IpAddr, Order>,
     /// Everything that the input has named: nothing else is touched.
     named: BTreeSet<IpAddr>,
     speakers: Vec<Speaker>,
 }
 
 impl Applier<'_> {
-    /// The interface for an order, made where it is a virtual router's.
-    fn place(&mut self, order: &Order) -> Result<(Link, vmac::Settings), Failure> {
-        let dev = order.dev.as_deref().or(self.flags.dev.as_deref());
-        let link = match dev {
+    /// The interface on which clients reach an address.
+    fn dev_of(&self, order: &Order) -> Result<Link, Failure> {
+        let link = match order.dev.as_deref().or(self.flags.dev.as_deref()) {
             Some(dev) => self.present.named(dev, &format!("add {} to", order.vip))?,
             None => vip::link_for(&self.present.links, &self.present.addresses, order.vip)
                 .map_err(|why| no_link(why, "add", order.vip, "no interface has a network that it fits"))?,
         };
-        let link = link.clone();
+        Ok(link.clone())
+    }
+
+    /// The interface for an order, made where it is a virtual router's.
+    fn place(&mut self, order: &Order) -> Result<(Link, Settings), Failure> {
+        let link = self.dev_of(order)?;
         match order.vrid.filter(|_| self.flags.vmac) {
             Some(vrid) => {
                 let (ipv6, dry_run) = (order.vip.addr.is_ipv6(), self.flags.changing.dry_run);
                 let made = vmac::ensure(&mut self.present, &link, vrid, ipv6, &self.node, dry_run)?;
                 Ok((made.link, made.sysctls))
             }
-            None => Ok((link, vmac::Settings::new())),
+            None => Ok((link, Settings::new())),
         }
     }
 
@@ -221,10 +234,14 @@ impl Applier<'_> {
             }
         }
         // What is given up goes first: nobody waits for it, and somebody may for its absence.
-        let quiet = |order: &Order| order.renewal && !self.held.contains_key(&order.vip.addr);
+        let quiet = |order: &Order| {
+            let addr = order.vip.addr;
+            let to_share = self.flags.share.contains(&addr) && !self.shared.contains_key(&addr);
+            order.renewal && !self.held.contains_key(&addr) && !to_share
+        };
         leave.retain(|order| !quiet(order));
         if !leave.is_empty() {
-            done.extend(self.give_up(&leave, deadline)?);
+            done.extend(self.give_up(&leave, false, deadline)?);
         }
         if !serve.is_empty() {
             done.extend(self.take(serve, deadline)?);
@@ -254,7 +271,7 @@ impl Applier<'_> {
             let (link, sysctls) = match self.place(&order) {
                 Ok(place) => place,
                 Err(failure) => {
-                    items.push((order, None, AddStep::Keep, vmac::Settings::new(), Some(failure)));
+                    items.push((order, None, AddStep::Keep, Settings::new(), Some(failure)));
                     continue;
                 }
             };
@@ -277,6 +294,14 @@ impl Applier<'_> {
             }
             items.push((order, Some((wanted, link)), step, sysctls, failure));
         }
+        // Served by the right interface from now on: the one on loopback is no longer needed.
+        let named: Vec<IpAddr> = items.iter().filter(|item| item.4.is_none()).map(|item| item.0.vip.addr).collect();
+        for address in &self.present.addresses {
+            if named.contains(&address.prefix.addr) && share::is_shared(&self.present, address) {
+                requests.push(AddressRequest::Delete { prefix: address.prefix, ifindex: address.ifindex });
+            }
+        }
+        self.shared.retain(|addr, _| !named.contains(addr));
         let dry_run = self.flags.changing.dry_run;
         let mut outcomes = if dry_run { Vec::new() } else { self.present.netlink.change(&requests)? }.into_iter();
         let mut done = Vec::new();
@@ -353,14 +378,22 @@ impl Applier<'_> {
     }
 
     /// Takes away what is ours, and puts back what the kernel takes along.
-    fn give_up(&mut self, orders: &[Order], deadline: Deadline) -> Result<Vec<Done>, Failure> {
+    ///
+    /// What is shared is carried on, without ARP, unless everything is `ending`.
+    fn give_up(&mut self, orders: &[Order], ending: bool, deadline: Deadline) -> Result<Vec<Done>, Failure> {
         let subjects: Vec<String> = orders.iter().map(|order| order.vip.addr.to_string()).collect();
         let dry_run = self.flags.changing.dry_run;
         let _lock = if dry_run { None } else { Some(Lock::take(&subjects, deadline)?) };
         self.present = Present::look()?;
         let before = self.present.addresses.clone();
-        let going =
-            |address: &Address| address.is_ours() && orders.iter().any(|order| order.vip.addr == address.prefix.addr);
+        let shares = |addr: IpAddr| !ending && self.flags.share.contains(&addr);
+        let leaving: Vec<Address> = before
+            .iter()
+            .filter(|one| one.is_ours() && orders.iter().any(|order| order.vip.addr == one.prefix.addr))
+            .filter(|one| !(shares(one.prefix.addr) && share::is_shared(&self.present, one)))
+            .cloned()
+            .collect();
+        let going = |address: &Address| leaving.contains(address);
         let mut requests = Vec::new();
         let mut along: Vec<Address> = Vec::new();
         let mut killed: BTreeMap<IpAddr, u64> = BTreeMap::new();
@@ -380,6 +413,17 @@ impl Applier<'_> {
         // In the same send: what was on the interface and is not meant stays there.
         let deletions = requests.len();
         requests.extend(along.into_iter().map(AddressRequest::Add));
+        let mut sysctls: BTreeMap<IpAddr, Settings> = BTreeMap::new();
+        for order in orders.iter().filter(|order| shares(order.vip.addr)) {
+            let addr = order.vip.addr;
+            let there = before.iter().any(|one| one.prefix.addr == addr && share::is_shared(&self.present, one));
+            if !dry_run && addr.is_ipv4() {
+                sysctls.insert(addr, share::ensure(&self.dev_of(order)?, &self.node)?);
+            }
+            if !there {
+                requests.extend(share::wanted(&self.present, addr).map(AddressRequest::Add));
+            }
+        }
         let outcomes = if dry_run { Vec::new() } else { self.present.netlink.change(&requests)? };
         if !dry_run {
             self.present.look_again()?;
@@ -392,10 +436,16 @@ impl Applier<'_> {
                 .enumerate()
                 .filter(|(_, address)| address.prefix.addr == order.vip.addr)
                 .collect();
-            let held = self.held.remove(&order.vip.addr).is_some();
+            let held = self.held.remove(&order.vip.addr).is_some() | self.shared.remove(&order.vip.addr).is_some();
+            let sharing = !ending && self.flags.share.contains(&order.vip.addr);
+            if sharing {
+                self.shared.insert(order.vip.addr, order.clone());
+            }
             let mut head = Head::new("vip.apply").about(order.vip.addr);
             head.dry_run = dry_run;
-            let mut applied = Applied { role: "leave", why: order.why.clone(), ..Applied::default() };
+            let role = if sharing { "share" } else { "leave" };
+            let mut applied = Applied { role, why: order.why.clone(), ..Applied::default() };
+            applied.sysctls = sysctls.remove(&order.vip.addr).unwrap_or_default();
             applied.connections_killed = killed.get(&order.vip.addr).copied();
             let mut failure = None;
             for (idx, address) in ours {
@@ -411,7 +461,11 @@ impl Applier<'_> {
                     failure = Some(refused(refusal, format!("delete {} from", address.prefix), &dev));
                 }
             }
-            head.changed = Some(!applied.removed.is_empty());
+            let carried = |addresses: &[Address]| {
+                addresses.iter().any(|one| one.prefix.addr == order.vip.addr && share::is_shared(&self.present, one))
+            };
+            let began = sharing && !carried(&before) && (dry_run || carried(&self.present.addresses));
+            head.changed = Some(!applied.removed.is_empty() || began);
             // Of an address that was not here and is not now there is nothing to say in a stream.
             if head.changed == Some(true) || failure.is_some() || held || !self.flags.follow {
                 done.push(Done { addr: order.vip.addr, head, applied, failure });
@@ -422,14 +476,15 @@ impl Applier<'_> {
 
     /// Gives everything back: the end.
     fn release(&mut self, why: &str) -> Result<Vec<Done>, Failure> {
-        let orders: Vec<Order> = self
-            .held
-            .values()
-            .map(|holding| Order { mine: false, why: Some(why.to_owned()), ..holding.order.clone() })
-            .collect();
-        let done = if orders.is_empty() { Vec::new() } else { self.give_up(&orders, Deadline::after(STEP))? };
+        let carried = self.held.values().map(|holding| &holding.order).chain(self.shared.values());
+        let orders: Vec<Order> =
+            carried.map(|order| Order { mine: false, why: Some(why.to_owned()), ..order.clone() }).collect();
+        let done = if orders.is_empty() { Vec::new() } else { self.give_up(&orders, true, Deadline::after(STEP))? };
         if self.flags.vmac {
             vmac::sweep(&mut self.present, &self.node)?;
+        }
+        if !self.flags.share.is_empty() {
+            share::sweep(&self.present, &self.node)?;
         }
         Ok(done)
     }
@@ -597,7 +652,7 @@ impl Applier<'_> {
                 ..holding.order.clone()
             })
             .collect();
-        if orders.is_empty() { Ok(Vec::new()) } else { self.give_up(&orders, Deadline::after(STEP)) }
+        if orders.is_empty() { Ok(Vec::new()) } else { self.give_up(&orders, false, Deadline::after(STEP)) }
     }
 
     /// With `--only`: addresses of ours that are not in the list.

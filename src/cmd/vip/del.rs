@@ -1,6 +1,6 @@
 //! `vip del`: take an address away, that one and no other.
 
-use super::{Asked, Present, vmac};
+use super::{Asked, Present, share, vmac};
 use crate::cli::args::{self, Changing, flags};
 use crate::cli::{Exit, Failure, Process, Reason, Verb};
 use crate::decide::vip::{self, NoLink};
@@ -121,6 +121,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     }
     if !flags.changing.dry_run {
         vmac::sweep(&mut present, &process.node)?;
+        share::sweep(&present, &process.node)?;
     }
     let left: HashSet<(Prefix, u32)> =
         present.addresses.iter().map(|address| (address.prefix, address.ifindex)).collect();

@@ -5,6 +5,8 @@ mod apply;
 mod arp;
 mod ask;
 mod del;
+mod settings;
+mod share;
 mod show;
 mod speaker;
 mod tickle;

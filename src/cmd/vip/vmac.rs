@@ -1,18 +1,13 @@
 //! The interface of a virtual router: a macvlan with its MAC, and the settings that it needs.
 
 use super::Present;
+use super::settings::{Kept, Settings};
 use crate::cli::{Exit, Failure, Reason};
 use crate::record::Action;
-use crate::record::state::{self, Origin, Read};
 use crate::sys::netlink::Refusal;
-use crate::sys::{self, clock, sysctl};
+use crate::sys::{self, sysctl};
 use crate::types::link::Link;
 use crate::types::vrrp;
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-
-/// Settings as they are wanted, and as they were.
-pub(super) type Settings = BTreeMap<String, String>;
 
 /// The name of a virtual router's interface; one each family, since the MACs differ.
 pub(super) fn name(vrid: u8, ipv6: bool) -> String {
@@ -83,7 +78,8 @@ pub(super) fn ensure(
         return Ok(Made { link: found.unwrap_or(planned), actions, sysctls: differing });
     }
     // The undo is on disk before anything is done.
-    remember(node, lower, &name, differing.keys())?;
+    let own = format!("/{name}/");
+    kept(node, lower).remember(differing.keys().filter(|setting| !setting.contains(&own)))?;
     if found.is_none() {
         refused(present.netlink.add_macvlan(&name, lower.index, mac)?, &doing, &lower.name)?;
         present.links = present.netlink.links()?;
@@ -175,23 +171,15 @@ pub(super) fn sweep(present: &mut Present, node: &str) -> Result<(), Failure> {
 
 /// Puts the settings of `lower` back, where no virtual router needs them any more.
 fn restore(present: &Present, lower: &Link, node: &str) -> Result<Vec<Action>, Failure> {
-    let mut actions = Vec::new();
-    let path = file(node, lower);
-    if !path.exists() || present.links.iter().any(|other| is_ours(other) && other.lower == Some(lower.index)) {
-        return Ok(actions);
+    let kept = kept(node, lower);
+    if !kept.is_there() || present.links.iter().any(|other| is_ours(other) && other.lower == Some(lower.index)) {
+        return Ok(Vec::new());
     }
-    for (setting, value) in saved(node, lower)? {
-        // An interface that is gone has taken its settings along.
-        if sysctl::read(&setting)?.is_some() && sysctl::write(&setting, &value)? {
-            actions.push(Action { op: "sysctl", text: format!("sysctl net.{}={value}", setting.replace('/', ".")) });
-        }
-    }
-    match std::fs::remove_file(&path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(sys::Error::io("remove", path.display().to_string(), &error).into())
-        }
-        _ => Ok(actions),
-    }
+    kept.put_back()
+}
+
+fn kept<'a>(node: &'a str, lower: &'a Link) -> Kept<'a> {
+    Kept { node, what: "vmac", dev: &lower.name }
 }
 
 fn refused(outcome: Result<(), Refusal>, doing: &str, object: &str) -> Result<(), Failure> {
@@ -204,45 +192,4 @@ fn refused(outcome: Result<(), Refusal>, doing: &str, object: &str) -> Result<()
         }
         .into()
     })
-}
-
-fn file(node: &str, lower: &Link) -> PathBuf {
-    sys::state::folder().join(format!("vip-{node}-vmac-{}.json", sys::state::file_name(&lower.name)))
-}
-
-fn origin(node: &str) -> Origin {
-    Origin { command: "vip-vmac", host: node.to_owned(), boot_id: clock::boot_id(), at: clock::boot() }
-}
-
-fn saved(node: &str, lower: &Link) -> Result<Settings, Failure> {
-    let path = file(node, lower);
-    let Some(bytes) = sys::state::read(&path)? else { return Ok(Settings::new()) };
-    let read = state::read(&bytes, &origin(node)).map_err(|why| sys::Error::File {
-        doing: "read".to_owned(),
-        path: path.display().to_string(),
-        why,
-        mend: "it holds the settings to restore; mend or move it away".to_owned(),
-    })?;
-    Ok(match read {
-        Read::Current(settings) => settings,
-        // After a boot the settings are the system's own again.
-        Read::OtherBoot => Settings::new(),
-    })
-}
-
-/// Keeps what the settings are now; what an earlier run has kept is older and stays.
-fn remember<'a>(
-    node: &str,
-    lower: &Link,
-    own: &str,
-    settings: impl Iterator<Item = &'a String>,
-) -> Result<(), Failure> {
-    let mut kept = saved(node, lower)?;
-    for setting in settings.filter(|setting| !setting.contains(&format!("/{own}/"))) {
-        if let Some(value) = sysctl::read(setting)? {
-            kept.entry(setting.clone()).or_insert(value);
-        }
-    }
-    let bytes = state::write(&origin(node), &kept).unwrap_or_default();
-    Ok(sys::state::replace(&file(node, lower), &bytes)?)
 }
