@@ -148,6 +148,8 @@ pub(crate) struct Router {
     lower_since: Option<Tick>,
     /// When another master was last answered.
     answered: Option<Tick>,
+    /// When another master was last told.
+    noted: Option<Tick>,
 }
 
 impl Router {
@@ -166,6 +168,7 @@ impl Router {
             waited: false,
             lower_since: None,
             answered: None,
+            noted: None,
         }
     }
 
@@ -198,6 +201,12 @@ impl Router {
         }
     }
 
+    /// Has a backup's timer run out at `due`.
+    fn run_out_at(&mut self, due: Tick) {
+        let patience = if self.resigned { self.skew() } else { self.down_interval() };
+        self.from = Tick(due.0.saturating_sub(patience));
+    }
+
     fn is_able(&self) -> bool {
         self.link_up && self.priority > 0 && self.source.is_some()
     }
@@ -209,6 +218,13 @@ impl Router {
     }
 
     /// A master is there; the silence begins anew.
+    /// Whether a living master is heard that this router must not take over from.
+    fn is_led(&self, now: Tick) -> bool {
+        let in_time = self.due().is_some_and(|due| now < due);
+        let better = |master: Master| master.priority >= self.priority || !self.settings.preempt;
+        self.state == State::Backup && !self.resigned && in_time && self.master.is_some_and(better)
+    }
+
     fn hear(&mut self, heard: &Heard, now: Tick, acts: &mut Vec<Act>) {
         self.note(heard, now, acts);
         if self.settings.version == Version::V3 {
@@ -223,7 +239,10 @@ impl Router {
     fn note(&mut self, heard: &Heard, now: Tick, acts: &mut Vec<Act>) {
         let master = Master { source: heard.source, priority: heard.priority, heard: now };
         let before = self.master.replace(master);
-        if before.is_none_or(|before| before.source != heard.source) {
+        let news = before.is_none_or(|before| before.source != heard.source);
+        // Not each of a flood of them: the next renewal has the newest.
+        if news && self.noted.is_none_or(|last| now.since(last) >= self.settings.interval) {
+            self.noted = Some(now);
             acts.push(Act::Again(Cause::Master));
         }
     }
@@ -313,11 +332,7 @@ impl Router {
                 if pause * 2 >= self.active_interval && !std::mem::replace(&mut self.waited, true) {
                     let least = now.after(self.active_interval);
                     if self.due().is_some_and(|due| due < least) {
-                        self.from = Tick(least.0.saturating_sub(if self.resigned {
-                            self.skew()
-                        } else {
-                            self.down_interval()
-                        }));
+                        self.run_out_at(least);
                     }
                 }
             }
@@ -456,9 +471,17 @@ impl Routers {
     pub(crate) fn timers(&mut self, now: Tick) -> Acts {
         let mut acts = Vec::new();
         for at in 0..self.all.len() {
-            if self.all[at].due().is_some_and(|due| due <= now) {
-                self.step(at, Event::Timer, now, &mut acts);
+            if self.all[at].due().is_none_or(|due| due > now) {
+                continue;
             }
+            // Together or not at all: a master that is heard for one of a group keeps the others waiting.
+            let led = self.group(at).into_iter().filter(|other| self.all[*other].is_led(now));
+            let wait = led.filter_map(|other| self.all[other].due()).max();
+            if let Some(wait) = wait.filter(|_| self.all[at].state == State::Backup) {
+                self.all[at].run_out_at(wait);
+                continue;
+            }
+            self.step(at, Event::Timer, now, &mut acts);
         }
         acts
     }
@@ -763,7 +786,9 @@ mod tests {
         assert_eq!(routers.all[0].state, State::Init, "half a group takes no part");
         let _ = routers.link(1, true, Some(source(9)), at(0));
         let _ = routers.advert(1, heard(1, 150), at(3000));
-        let acts = routers.timers(at(3610));
+        assert!(routers.timers(at(3610)).is_empty(), "one of them still has a master");
+        assert!(routers.timers(at(6600)).is_empty());
+        let acts = routers.timers(at(6610));
         assert_eq!(
             acts,
             [
@@ -773,10 +798,10 @@ mod tests {
                 (1, Act::Became(State::Backup, Cause::Sync)),
             ]
         );
-        let _ = routers.advert(0, heard(1, 150), at(4000));
+        let _ = routers.advert(0, heard(1, 150), at(7000));
         assert!(routers.all.iter().all(|router| router.state == State::Backup));
-        let _ = routers.timers(at(9000));
-        let acts = routers.link(1, false, None, at(9500));
+        let _ = routers.timers(at(11_000));
+        let acts = routers.link(1, false, None, at(11_500));
         assert_eq!(
             acts,
             [

@@ -145,7 +145,7 @@ pub(crate) struct Received<'a> {
     pub(crate) auth: Option<&'static str>,
     /// Everybody who was heard as master of this virtual router; more than one is a fault
     pub(crate) masters: Vec<String>,
-    /// What is wrong with it: ttl, version, vrid, count-zero, truncated, too-long, checksum, interval, auth, first-address, source-mac
+    /// What is wrong with it: ttl, version, vrid, count-zero, truncated, too-long, checksum, interval, auth, first-address, source, source-mac
     pub(crate) faults: Vec<&'static str>,
 }
 

@@ -38,7 +38,12 @@ impl Watch {
         let failed = |path: &Path, errno| Error::call("watch", path.display().to_string(), errno);
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)
             .map_err(|errno| failed(Path::new("files"), errno))?;
-        let flags = AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_DELETE;
+        // Links are made without being written.
+        let flags = AddWatchFlags::IN_CLOSE_WRITE
+            | AddWatchFlags::IN_CREATE
+            | AddWatchFlags::IN_MOVED_TO
+            | AddWatchFlags::IN_MOVED_FROM
+            | AddWatchFlags::IN_DELETE;
         for path in paths {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
             inotify.add_watch(folder, flags).map_err(|errno| failed(folder, errno))?;

@@ -114,6 +114,8 @@ pub(crate) enum Fault {
     Auth,
     /// Over IPv6, and the first address is not link-local.
     FirstAddress,
+    /// From no address of a host on this link.
+    Source,
     /// Not from the virtual router's MAC, so switches do not learn it.
     SourceMac,
 }
@@ -131,6 +133,7 @@ impl Fault {
             Fault::Interval => "interval",
             Fault::Auth => "auth",
             Fault::FirstAddress => "first-address",
+            Fault::Source => "source",
             Fault::SourceMac => "source-mac",
         }
     }
@@ -398,6 +401,14 @@ pub(crate) fn read(message: &[u8], src: IpAddr, dst: IpAddr, ttl: u8, source_mac
     fault(checksum == Found::Bad, Fault::Checksum);
     let link_local = |addr: &IpAddr| matches!(addr, IpAddr::V6(addr) if addr.is_unicast_link_local());
     fault(dst.is_ipv6() && addresses.first().is_some_and(|first| !link_local(first)), Fault::FirstAddress);
+    let of_a_host = match src {
+        IpAddr::V4(addr) => {
+            !(addr.is_unspecified() || addr.is_multicast() || addr.is_broadcast() || addr.is_loopback())
+        }
+        // RFC 9568 §5.1.2.1.
+        IpAddr::V6(addr) => addr.is_unicast_link_local(),
+    };
+    fault(!of_a_host, Fault::Source);
     fault(source_mac != vrrp::mac(vrid, src.is_ipv6()), Fault::SourceMac);
     let advert = Advert { version, vrid, priority, interval, addresses };
     Heard { advert, src, dst, ttl, source_mac, checksum, auth, sequence, faults }
@@ -537,6 +548,29 @@ mod tests {
         let own = read(&good, src, dst, 255, Mac([2, 0, 0, 0, 0, 1]), None);
         assert_eq!((own.faults.as_slice(), own.is_believed()), (&[Fault::SourceMac][..], true));
         assert!(!read(&[], src, dst, 255, Mac([0; 6]), None).is_believed());
+    }
+
+    #[test]
+    fn an_advert_comes_from_a_host_on_this_link() {
+        for (src, is_fault) in [
+            ("192.0.2.1", false),
+            ("0.0.0.0", true),
+            ("127.0.0.1", true),
+            ("224.0.0.18", true),
+            ("255.255.255.255", true),
+            ("fe80::1", false),
+            ("2001:db8::1", true),
+            ("::", true),
+            ("::1", true),
+            ("ff02::12", true),
+        ] {
+            let src: IpAddr = src.parse().unwrap();
+            let own = Advert { addresses: vec![vrrp::link_local(1).into()], ..advert(Version::V3, 100) };
+            let advert = if src.is_ipv4() { advert(Version::V3, 100) } else { own };
+            let message = advert.message(src, vrrp::group(src), Sum::Rfc9568, None);
+            let heard = read(&message, src, vrrp::group(src), 255, vrrp::mac(0x33, src.is_ipv6()), None);
+            assert_eq!(heard.faults, if is_fault { vec![Fault::Source] } else { vec![] }, "{src}");
+        }
     }
 
     #[test]

@@ -136,10 +136,19 @@ impl Spec {
         self.vips.first().is_some_and(|vip| vip.addr.is_ipv6())
     }
 
+    /// What no two processes of one host may be.
+    pub(super) fn name(&self) -> String {
+        format!("vrrp{}-{}-{}", if self.is_ipv6() { 6 } else { 4 }, self.vrid, self.dev)
+    }
+
     /// Whether both are the same virtual router, however they are set.
     pub(super) fn is_same(&self, other: &Spec) -> bool {
         self.vrid == other.vrid && self.dev == other.dev && self.is_ipv6() == other.is_ipv6()
     }
+}
+
+fn is_link_local(vip: &Prefix) -> bool {
+    matches!(vip.addr, IpAddr::V6(addr) if addr.is_unicast_link_local())
 }
 
 /// What applies to every router of a run.
@@ -195,12 +204,16 @@ pub(super) fn spec(flags: &RouterFlags, preemption: &Preemption) -> Result<Spec,
         return Err("a base priority is 1 to 255; 0 is what a router says when it leaves".to_owned());
     }
     let mut vips = flags.vip.clone();
-    let link_local = |vip: &Prefix| matches!(vip.addr, IpAddr::V6(addr) if addr.is_unicast_link_local());
-    if ipv6 && !link_local(&first) {
+    if ipv6 && !is_link_local(&first) {
         vips.insert(0, Prefix { addr: vrrp::link_local(vrid).into(), len: 64 });
     }
-    if vips.len() > MAX_ADDRESSES {
-        return Err(format!("an advert has room for {MAX_ADDRESSES} addresses, not for {}", vips.len()));
+    // What fits an Ethernet frame with the longest trailer.
+    let room = if ipv6 { 89 } else { MAX_ADDRESSES };
+    if vips.len() > room {
+        return Err(format!(
+            "an advert has room for {room} addresses, not for {} (split them over several routers)",
+            vips.len()
+        ));
     }
     let mut seen = std::collections::BTreeSet::new();
     if let Some(twice) = vips.iter().find(|vip| !seen.insert(vip.addr)) {
@@ -249,6 +262,12 @@ pub(super) fn read(path: &Path, flags: &RouterFlags, preemption: &Preemption) ->
         let spec = one(line, flags, preemption).map_err(at)?;
         if let Some(other) = specs.iter().find(|other| other.is_same(&spec)) {
             return Err(at(format!("router {} on {} stands there twice", other.vrid, other.dev)).into());
+        }
+        for vip in &spec.vips {
+            let same = |other: &&Spec| other.vips.iter().any(|known| known.addr == vip.addr && !is_link_local(known));
+            if let Some(other) = specs.iter().find(same) {
+                return Err(at(format!("{} is router {}'s already", vip.addr, other.vrid)).into());
+            }
         }
         specs.push(spec);
     }

@@ -70,15 +70,13 @@ impl Port {
         })
     }
 
-    /// Reads the link and the address that adverts leave from; `not` are the virtual ones.
-    ///
-    /// Returns whether one of them is another than before.
-    pub(super) fn look(&mut self, netlink: &mut Netlink, not: &[IpAddr]) -> Result<bool, Failure> {
-        let before = (self.link.clone(), self.source);
+    /// Reads the link and the address that adverts leave from; `not` are the virtual ones, and
+    /// `owner` whether one of them may be the host's own.
+    pub(super) fn look(&mut self, netlink: &mut Netlink, not: &[IpAddr], owner: bool) -> Result<(), Failure> {
         let Ok(link) = find(netlink, &self.dev) else {
             self.link.up = false;
             self.source = None;
-            return Ok(before != (self.link.clone(), self.source));
+            return Ok(());
         };
         if link.index != self.link.index {
             // It was taken away and made anew: what was bound to the old one hears nothing.
@@ -86,13 +84,13 @@ impl Port {
         }
         let addresses = netlink.addresses(Some(link.index))?;
         self.link = link;
-        let source = source(&addresses, self.ipv6, not);
+        let source = source(&addresses, self.ipv6, not, owner);
         if source != self.source || self.unicast.is_none() {
             let open = |source| RawIp::open(source, PROTOCOL, &self.link);
             self.unicast = source.filter(|_| self.wants_unicast).map(open).transpose()?;
         }
         self.source = source;
-        Ok(before != (self.link.clone(), self.source))
+        Ok(())
     }
 
     /// Whether an advert can leave.
@@ -170,16 +168,20 @@ fn find(netlink: &mut Netlink, dev: &str) -> Result<Link, Failure> {
         .ok_or_else(|| sys::Error::no_interface("speak VRRP on", dev).into())
 }
 
-/// The address that adverts leave from: the first of the host's own over IPv4, the link-local one
-/// over IPv6 (RFC 9568 §5.1.1.1, §5.1.2.1).
-fn source(addresses: &[Address], ipv6: bool, not: &[IpAddr]) -> Option<IpAddr> {
-    addresses
-        .iter()
-        .filter(|address| !address.is_ours() && address.is_usable() && !not.contains(&address.prefix.addr))
-        .filter(|address| match address.prefix.addr {
-            IpAddr::V4(_) => !ipv6 && !address.flags.has(AddressFlags::SECONDARY),
+/// The address that adverts leave from: one of the host's own over IPv4, the link-local one over IPv6
+/// (RFC 9568 §5.1.1.1, §5.1.2.1). The owner of a virtual address has it as its own.
+fn source(addresses: &[Address], ipv6: bool, not: &[IpAddr], owner: bool) -> Option<IpAddr> {
+    let own = |address: &&Address| {
+        let fits = match address.prefix.addr {
+            IpAddr::V4(_) => !ipv6,
             IpAddr::V6(addr) => ipv6 && addr.is_unicast_link_local(),
-        })
-        .map(|address| address.prefix.addr)
-        .next()
+        };
+        fits && !address.is_ours() && address.is_usable()
+    };
+    let is_virtual = |address: &&Address| not.contains(&address.prefix.addr);
+    let mut real: Vec<&Address> = addresses.iter().filter(own).filter(|address| !is_virtual(address)).collect();
+    // The same bit means temporary in IPv6; a secondary does where the first address is a virtual one.
+    real.sort_by_key(|address| address.flags.has(AddressFlags::SECONDARY));
+    let found = real.first().copied().or_else(|| addresses.iter().find(|address| owner && own(address)));
+    found.map(|address| address.prefix.addr)
 }

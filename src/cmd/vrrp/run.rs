@@ -7,13 +7,14 @@ use crate::cli::input::{Complaints, Feed};
 use crate::cli::stream::{Pump, Woken};
 use crate::cli::{Exit, Failure, Process, Verb};
 use crate::cmd::keys::Auth;
-use crate::decide::vrrp::{Act, Acts, Cause, Heard as Advertised, OWNER, Router, Routers};
+use crate::decide::vrrp::{Act, Acts, Cause, Heard as Advertised, OWNER, Router, Routers, State};
 use crate::record::Head;
 use crate::record::vrrp::{RUN_COLUMNS, RUN_SCHEMA, Run, Score, Told};
 use crate::sys;
 use crate::sys::clock;
 use crate::sys::netlink::{Change, Netlink};
 use crate::sys::privilege::{self, Capability};
+use crate::sys::state::Lock;
 use crate::sys::watch::Watch;
 use crate::types::node::Standby;
 use crate::types::time::{Span, Tick, millis};
@@ -73,9 +74,9 @@ struct Flags {
     track: Option<String>,
 
     /// Repeat each state every D; it holds for three times as long, so that whoever acts on it
-    /// notices when this does not run
-    #[arg(long, value_name = "D", default_value = "1s")]
-    renew: Span,
+    /// notices when this does not run [default: the shortest interval, but 100ms to 1s]
+    #[arg(long, value_name = "D")]
+    renew: Option<Span>,
 
     /// Take no part while FILE is there [default: standby in the state folder]
     #[arg(long, value_name = "FILE")]
@@ -98,12 +99,14 @@ struct Flags {
 const PAUSE: Duration = Duration::from_millis(5);
 /// The priority of a node whose score has expired: the last choice, and there.
 const UNTRACKED: u8 = 1;
+/// How long an earlier process of the same virtual router has to end.
+const HAND_OVER: Duration = Duration::from_secs(2);
 /// Faults of others are told at most this often.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let flags: Flags = args::read(matches)?;
-    if flags.renew.0.is_zero() {
+    if flags.renew.is_some_and(|renew| renew.0.is_zero()) {
         return Err(Failure::usage("--renew must be above 0s"));
     }
     let specs = flags.specs()?;
@@ -138,6 +141,8 @@ struct Runner<'a> {
     at: Vec<usize>,
     /// The form of sums that others were heard with.
     sums: Vec<Option<Sum>>,
+    /// One process is a virtual router on this host.
+    locks: BTreeMap<String, Lock>,
     keys: Option<Keys>,
     /// The number of our last signed advert.
     sequence: u64,
@@ -162,6 +167,7 @@ impl<'a> Runner<'a> {
             ports: Vec::new(),
             at: Vec::new(),
             sums: Vec::new(),
+            locks: BTreeMap::new(),
             keys: flags.signing.keys()?,
             sequence: 0,
             heard: BTreeMap::new(),
@@ -174,6 +180,14 @@ impl<'a> Runner<'a> {
         };
         runner.set(specs)?;
         Ok(runner)
+    }
+
+    /// How often each state is repeated: about as often as its adverts, so that a frozen process is
+    /// noticed about when the others notice it.
+    fn renew(&self) -> Duration {
+        let shortest = self.specs.iter().map(|spec| spec.settings.interval).min().unwrap_or_default();
+        let own = shortest.clamp(Duration::from_millis(100), Duration::from_secs(1));
+        self.flags.renew.map_or(own, |renew| renew.0)
     }
 
     /// Takes other settings over; a router that stays keeps its state.
@@ -202,7 +216,19 @@ impl<'a> Runner<'a> {
             });
             sums.push(known.and_then(|known| self.sums[known]));
         }
+        let names: BTreeSet<String> = specs.iter().map(Spec::name).collect();
+        if !self.flags.check {
+            for name in &names {
+                if !self.locks.contains_key(name) {
+                    // One that was told to end is waited for.
+                    let lock = Lock::take(&[name], clock::Deadline::after(HAND_OVER))?;
+                    self.locks.insert(name.clone(), lock);
+                }
+            }
+        }
         // Everything could be opened: from here on the new settings hold.
+        self.locks.retain(|name, _| names.contains(name));
+        self.tell_removed(&specs)?;
         let gone: Vec<usize> =
             (0..self.specs.len()).filter(|old| !specs.iter().any(|spec| spec.is_same(&self.specs[*old]))).collect();
         let acts = self.routers.shutdown(true, clock::boot());
@@ -216,7 +242,35 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
+    /// Addresses that their router has no longer are nobody's here.
+    fn tell_removed(&mut self, specs: &[Spec]) -> Result<(), Failure> {
+        let stays = |addr: IpAddr| specs.iter().any(|spec| spec.vips.iter().any(|vip| vip.addr == addr));
+        for at in 0..self.specs.len() {
+            let (spec, mut router) = (&self.specs[at], self.routers.all[at].clone());
+            let told = Told::Became(std::mem::replace(&mut router.state, State::Init), Cause::Settings);
+            // A router that is gone says so itself.
+            let goes_on = specs.iter().any(|other| other.is_same(spec));
+            for vip in spec.vips.iter().filter(|vip| goes_on && !stays(vip.addr)) {
+                let body = Run::new(&router, *vip, &spec.dev, spec.vrid, told, self.lag);
+                self.pump.stream.record(Head::new("vrrp.run").about(vip.addr), &body)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs until told to stop; whatever ends it, a master resigns first.
     fn follow(&mut self, process: &mut Process) -> Result<Exit, Failure> {
+        let outcome = self.follow_on(process);
+        if outcome.is_err() {
+            // Nobody acts on it any more: no reason to be master.
+            let now = clock::boot();
+            let acts = self.routers.shutdown(!self.flags.no_resign, now);
+            self.send(&acts, now);
+        }
+        outcome
+    }
+
+    fn follow_on(&mut self, process: &mut Process) -> Result<Exit, Failure> {
         let end = process.stream_end(self.flags.duration);
         let mut netlink = Netlink::open()?;
         let mut monitor = Netlink::monitor()?;
@@ -225,7 +279,14 @@ impl<'a> Runner<'a> {
         let mut complaints = Complaints::new(&self.who);
         self.look(&mut netlink, clock::boot())?;
         self.look_for_standby(clock::boot())?;
-        let mut renew = clock::boot().after(self.flags.renew.0);
+        for at in 0..self.routers.all.len() {
+            // Whatever an earlier run has left is not this one's: the first word is no renewal.
+            if self.routers.all[at].state == State::Init {
+                self.tell(at, Told::Again(Cause::Start))?;
+            }
+        }
+        let mut renew = clock::boot().after(self.renew());
+        let mut standby = renew;
         loop {
             let until = self.score.as_ref().and_then(|score| score.until);
             let deadline = [self.routers.due(), Some(renew), end, until].into_iter().flatten().min();
@@ -254,12 +315,7 @@ impl<'a> Runner<'a> {
                     self.pump.die(signal);
                     return Ok(Exit::Yes);
                 }
-                Err(failure) => {
-                    // Nobody acts on it any more: no reason to be master.
-                    let acts = self.routers.shutdown(!self.flags.no_resign, now);
-                    self.send(&acts, now);
-                    return Err(failure);
-                }
+                Err(failure) => return Err(failure),
             };
             self.lag = deadline.map_or(Duration::ZERO, |deadline| now.since(deadline));
             if self.lag > PAUSE {
@@ -299,10 +355,15 @@ impl<'a> Runner<'a> {
             let acts = self.routers.timers(now);
             self.act(acts, now)?;
             if now >= renew {
+                // A folder that was taken away and made anew tells no more events.
+                if now >= standby {
+                    self.look_for_standby(now)?;
+                    standby = now.after(Duration::from_secs(1));
+                }
                 for at in 0..self.routers.all.len() {
                     self.tell(at, Told::Renewal)?;
                 }
-                renew = now.after(self.flags.renew.0);
+                renew = now.after(self.renew());
             }
             if end.is_some_and(|end| now >= end) {
                 self.leave()?;
@@ -366,8 +427,11 @@ impl<'a> Runner<'a> {
     fn look_at_ports(&mut self, netlink: &mut Netlink, now: Tick) -> Result<bool, Failure> {
         let vips: Vec<IpAddr> = self.vips().collect();
         let mut missing = Vec::new();
-        for port in &mut self.ports {
-            port.look(netlink, &vips)?;
+        let owners: Vec<bool> = (0..self.ports.len())
+            .map(|port| self.specs.iter().zip(&self.at).any(|(spec, at)| *at == port && spec.priority == OWNER))
+            .collect();
+        for (port, owner) in self.ports.iter_mut().zip(owners) {
+            port.look(netlink, &vips, owner)?;
             if port.is_usable() && port.source.is_none() {
                 let what = if port.ipv6 { "link-local" } else { "IPv4" };
                 missing.push(format!("{} has no {what} address of its own to speak from (see: ip addr)", port.dev));
@@ -398,17 +462,26 @@ impl<'a> Runner<'a> {
     fn look_for_standby(&mut self, now: Tick) -> Result<(), Failure> {
         for at in 0..self.specs.len() {
             let mut found = None;
+            let mut unknown = None;
             for vip in &self.specs[at].vips {
                 let subject = vip.addr.to_string();
-                found = found.or(sys::state::standby(self.flags.standby.as_deref(), Some(&subject))?);
+                match sys::state::standby(self.flags.standby.as_deref(), Some(&subject)) {
+                    Ok(standby) => found = found.or(standby),
+                    Err(error) => unknown = Some(error),
+                }
             }
-            self.standby[at] = found;
+            match unknown {
+                // What was known goes on.
+                Some(error) => self.complain(&format!("cannot tell whether this is standby: {error}"), now),
+                None => self.standby[at] = found,
+            }
         }
         self.set_priorities(now)
     }
 
-    /// The effective priorities, of everything that lowers them.
+    /// The effective priorities, of everything that lowers them; a group has the lowest of its own.
     fn set_priorities(&mut self, now: Tick) -> Result<(), Failure> {
+        let mut priorities = Vec::with_capacity(self.specs.len());
         for at in 0..self.specs.len() {
             let spec = &self.specs[at];
             let priority = match &self.score {
@@ -419,7 +492,14 @@ impl<'a> Runner<'a> {
                 Some(score) => score.of(&spec.vips).unwrap_or(spec.priority),
                 None => spec.priority,
             };
-            let acts = self.routers.priority(at, priority, now);
+            priorities.push(priority);
+        }
+        for at in 0..self.specs.len() {
+            let sync = self.specs[at].settings.sync.as_ref();
+            let same =
+                |other: &usize| *other == at || (sync.is_some() && self.specs[*other].settings.sync.as_ref() == sync);
+            let lowest = (0..self.specs.len()).filter(same).map(|other| priorities[other]).min().unwrap_or(0);
+            let acts = self.routers.priority(at, lowest, now);
             self.act(acts, now)?;
         }
         if let Some(score) = &mut self.score
@@ -571,7 +651,7 @@ impl<'a> Runner<'a> {
             let mut head = Head::new("vrrp.run").about(vip.addr);
             head.renewal = told == Told::Renewal;
             // Whoever acts on it need not wait for a word that never comes.
-            head.valid_for_ms = Some(millis(self.flags.renew.0 * 3));
+            head.valid_for_ms = Some(millis(self.renew() * 3));
             head.standby = self.standby[at].as_ref().map(|standby| standby.reason.clone());
             let body = Run::new(router, *vip, &spec.dev, spec.vrid, told, self.lag);
             self.pump.stream.record(head, &body)?;

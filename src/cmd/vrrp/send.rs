@@ -5,6 +5,7 @@ use super::port::{How, Port};
 use crate::cli::args::{self, flags};
 use crate::cli::stream::{Pump, Woken};
 use crate::cli::{Exit, Failure, Process, Verb};
+use crate::decide::vrrp::OWNER;
 use crate::record::Head;
 use crate::record::vrrp::{SEND_COLUMNS, SEND_SCHEMA, Sent};
 use crate::sys;
@@ -58,7 +59,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let mut last = 0;
     let mut port = Port::open(&spec.dev, spec.is_ipv6(), !spec.peers.is_empty())?;
     let vips: Vec<IpAddr> = spec.vips.iter().map(|vip| vip.addr).collect();
-    port.look(&mut Netlink::open()?, &vips)?;
+    port.look(&mut Netlink::open()?, &vips, spec.priority == OWNER)?;
     if !port.is_usable() {
         return Err(sys::Error::call("send on", &spec.dev, Errno::ENETDOWN).into());
     }
