@@ -48,7 +48,7 @@ complete -c vrrp -n "__fish_vrrp_using_subcommand run" -l no-preempt -d 'Leave a
 complete -c vrrp -n "__fish_vrrp_using_subcommand run" -l preempt-delay -d 'Leave such a master alone for D; its death is no preemption' -r
 complete -c vrrp -n "__fish_vrrp_using_subcommand run" -l sync -d 'Routers of one NAME are master together or not at all' -r
 complete -c vrrp -n "__fish_vrrp_using_subcommand run" -l track -d 'Take the effective priority from the health.score records on standard input; when they end, the last one holds until it expires, then the priority is 1' -r -f -a "-\t''"
-complete -c vrrp -n "__fish_vrrp_using_subcommand run" -l renew -d 'Repeat each state every D; it holds for three times as long, so that whoever acts on it notices when this does not run' -r
+complete -c vrrp -n "__fish_vrrp_using_subcommand run" -l renew -d 'Repeat each state every D; it holds for three times as long, so that whoever acts on it notices when this does not run [default: the shortest interval, but 100ms to 1s]' -r
 complete -c vrrp -n "__fish_vrrp_using_subcommand run" -l standby -d 'Take no part while FILE is there [default: standby in the state folder]' -r -F
 complete -c vrrp -n "__fish_vrrp_using_subcommand run" -l for -d 'End after D' -r
 complete -c vrrp -n "__fish_vrrp_using_subcommand run" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r

@@ -246,6 +246,9 @@ fn a_planned_leave_and_a_standby_move_everything_and_back() {
         ("vips='51=192.0.2.11/24'", "more priorities"),
         ("vmac=maybe", "yes or no"),
         ("lifetime=1s", "at least 2s"),
+        ("refresh=0s", "above 0s"),
+        ("no_preempt=192.0.2.99", "none of vips"),
+        ("vips='51=192.0.2.11/24 52=192.0.2.12/24 53=192.0.2.13/24 54=192.0.2.11/24'", "number 4 of vips"),
     ] {
         let config = site.hosts[0].folder.join("config");
         let good = std::fs::read_to_string(&config).unwrap();

@@ -73,6 +73,10 @@ fn what_is_no_election_changes_nothing() {
         ("{\"subject\":\"x\",\"mine\":true}\n", 6, "is no address"),
         ("{\"subject\":\"192.0.2.10\",\"prefix_len\":33,\"mine\":true}\n", 6, "more than"),
         ("{\"subject\":\"192.0.2.10\",\"mine\":1}\n", 6, "'mine'"),
+        ("{\"subject\":\"0.0.0.0\",\"mine\":true}\n", 6, "no address of a host"),
+        ("{\"subject\":\"224.0.0.1\",\"mine\":true}\n", 6, "no address of a host"),
+        ("{\"subject\":\"192.0.2.10\",\"mine\":true,\"valid_for_ms\":-5}\n", 6, "is no time"),
+        ("{\"subject\":\"192.0.2.10\",\"mine\":true,\"valid_for_ms\":1e300}\n", 6, "is no time"),
         ("{\"subject\":\"198.51.100.1\",\"prefix_len\":24,\"mine\":true}\n", 5, "no interface has a network"),
         ("{\"subject\":\"192.0.2.10\",\"dev\":\"nope\",\"mine\":true}\n", 5, "no such interface"),
     ] {
@@ -336,4 +340,99 @@ fn a_sharing_backup_serves_and_stays_out_of_neighbour_tables() {
     assert!(!on_loopback("192.0.2.10") && !on_loopback("2001:db8::10"));
     let settings = hosts[1].sh("sysctl -n net.ipv4.conf.eth0.arp_ignore net.ipv4.conf.eth0.arp_announce");
     assert_eq!(settings.split_whitespace().collect::<Vec<_>>(), ["0", "0"]);
+}
+
+/// What an earlier run has left: the first word about an address is acted on, also a renewal.
+#[test]
+fn what_a_killed_run_has_left_goes_with_the_first_word() {
+    let lab = Lab::new();
+    let host = lab.host("n1", &["192.0.2.1/24"]);
+    host.run("vip add 192.0.2.10/24 --dev eth0").ended(0);
+    let mut run = host.start_fed("vip apply --follow");
+    run.feed(&election("192.0.2.10", false, ",\"renewal\":true"));
+    eventually("it is gone", 3 * SECOND, || !has(&host, "192.0.2.10"));
+    drop(run);
+    // The same with a router that never becomes one: its interface has no carrier.
+    host.run("vip add 192.0.2.10/24 --dev eth0").ended(0);
+    lab.on_switch("ip link set n1.eth0 down");
+    let router = Router::start(&host, 100, "", "");
+    eventually("it is gone", 3 * SECOND, || !has(&host, "192.0.2.10"));
+    drop(router);
+}
+
+/// Another holds the lock of an address: the election is carried out all the same.
+#[test]
+fn no_lock_keeps_an_address_here() {
+    let lab = Lab::new();
+    let host = lab.host("n1", &["192.0.2.1/24"]);
+    let mut run = host.start_fed("vip apply --follow");
+    run.feed(&(election("192.0.2.10", true, "") + &election("192.0.2.11", true, "")));
+    eventually("it carries both", 3 * SECOND, || has(&host, "192.0.2.10") && has(&host, "192.0.2.11"));
+    let locks = host.folder.join("state/lock");
+    let name = std::fs::read_dir(&locks).unwrap().map(|entry| entry.unwrap().path());
+    let name = name.into_iter().find(|path| path.display().to_string().ends_with("192.0.2.10")).unwrap();
+    let _holder = host.start_shell(&format!("exec flock {} sleep 60", name.display()));
+    std::thread::sleep(Duration::from_millis(200));
+    run.feed(&election("192.0.2.10", false, ""));
+    eventually("it is gone", 2 * SECOND, || !has(&host, "192.0.2.10"));
+    assert!(run.complaints().contains("going on without it"), "{}", run.complaints());
+    run.feed(&election("192.0.2.10", true, ""));
+    eventually("it is back", 2 * SECOND, || has(&host, "192.0.2.10"));
+    run.signal(Signal::SIGTERM);
+    assert_eq!(run.ends(3 * SECOND), -15);
+    assert!(!has(&host, "192.0.2.10") && !has(&host, "192.0.2.11"));
+}
+
+#[test]
+fn an_address_moves_with_its_order_and_comes_back_with_its_interface() {
+    let lab = Lab::new();
+    let host = lab.host("n1", &["192.0.2.1/24"]);
+    lab.plug(&host, "eth1", "lan", &["192.0.2.101/24"]);
+    let on = |dev: &str| host.try_sh(&format!("ip addr show dev {dev}")).1.matches("192.0.2.10/").count();
+    let mut run = host.start_fed("vip apply --follow");
+    run.feed(&election("192.0.2.10", true, ""));
+    eventually("it is on eth0", 3 * SECOND, || on("eth0") == 1);
+    run.feed(&election("192.0.2.10", true, "").replace("eth0", "eth1"));
+    eventually("it is on eth1 alone", 3 * SECOND, || on("eth0") == 0 && on("eth1") == 1);
+    run.feed(&election("192.0.2.10", true, ",\"renewal\":true").replace("eth0", "eth1").replace(":24", ":32"));
+    eventually("with another prefix", 3 * SECOND, || host.sh("ip addr show dev eth1").contains("192.0.2.10/32"));
+    assert_eq!(on("eth1"), 1);
+    host.sh("ip link del eth1");
+    std::thread::sleep(Duration::from_millis(200));
+    lab.plug(&host, "eth1", "lan", &["192.0.2.101/24"]);
+    eventually("it is back with its interface", 3 * SECOND, || on("eth1") == 1);
+}
+
+/// With a lifetime, what is not elected again ends, and is not taken for somebody's doing.
+#[test]
+fn a_lifetime_ends_what_is_not_elected_again() {
+    let lab = Lab::new();
+    let host = lab.host("n1", &["192.0.2.1/24"]);
+    let mut run = host.start_fed("vip apply --follow --lifetime 2s");
+    run.feed(&election("192.0.2.10", true, ""));
+    for _ in 0..8 {
+        run.feed(&election("192.0.2.11", true, ",\"renewal\":true"));
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    assert!(!has(&host, "192.0.2.10") && has(&host, "192.0.2.11"));
+    let told = run.wait_for("its end", SECOND, |one| one["subject"] == "192.0.2.10" && one["role"] == "leave");
+    assert_eq!(told["why"], "its election was not said again in time");
+    assert!(!run.so_far().iter().any(|one| one["repaired"] == true));
+}
+
+/// An address that somebody else put there is not ours to take away; that it still answers is told.
+#[test]
+fn a_foreign_address_is_left_and_told() {
+    let lab = Lab::new();
+    let host = lab.host("n1", &["192.0.2.1/24", "192.0.2.41/24"]);
+    let mut run = host.start_fed("vip apply --follow");
+    run.feed(&election("192.0.2.41", true, ""));
+    run.wait_for("it serves", 3 * SECOND, |one| one["role"] == "serve");
+    run.feed(&election("192.0.2.41", false, ""));
+    let told = run.wait_for("a word", 3 * SECOND, |one| one["role"] == "leave");
+    assert_eq!(
+        (&told["changed"], &told["why"]),
+        (&false.into(), &"192.0.2.41/24 on eth0 is not ours: it is left, and answers".into())
+    );
+    assert!(has(&host, "192.0.2.41"));
 }

@@ -270,6 +270,8 @@ fn what_is_wrong_is_not_believed_and_is_named() {
         (frame(255, other, &with(5, 0), true), "interval", "(interval)"),
         (frame(255, other, &good[..6], true), "truncated", ""),
         (frame(255, own, &good, true), "", "our own address"),
+        (frame(255, [0, 0, 0, 0], &good, true), "source", "(source)"),
+        (frame(255, [224, 0, 0, 18], &good, true), "source", "(source)"),
         (frame(255, other, &with(1, 52), true), "", ""),
         (
             frame(255, other, &[0x21, 51, 254, 1, 0, 1, 0, 0, 192, 0, 2, 10, 0, 0, 0, 0, 0, 0, 0, 0], true),
@@ -558,4 +560,106 @@ fn a_replayed_advert_is_not_believed() {
     throw(&hosts[2], &hex);
     eventually("it is named", 5 * SECOND, || ours.complaints().contains("a replay, or its clock went back"));
     assert_eq!(way.now(&ours)["state"], "master");
+}
+
+/// The address owner speaks from its own address; a node whose first address is another's leftover
+/// speaks from its second.
+#[test]
+fn the_source_is_the_owner_s_or_what_is_not_virtual() {
+    let lab = Lab::new();
+    let hosts = hosts(&lab, 2);
+    let owner = hosts[0].start("vrrp run --dev eth0 --vrid 51 --vip 192.0.2.1/24 --priority 255 --interval 100ms");
+    let master = owner.wait_for("the owner is master at once", 2 * SECOND, |record| record["state"] == "master");
+    assert_eq!(master["event"], "start");
+    let backup = hosts[1].start("vrrp run --dev eth0 --vrid 51 --vip 192.0.2.1/24 --priority 100 --interval 100ms");
+    backup.wait_for("its master", 3 * SECOND, |record| record["master_addr"] == "192.0.2.1");
+    drop((owner, backup));
+    hosts[0].sh("ip -4 addr flush dev eth0");
+    hosts[0].run("vip add 192.0.2.10/24 --dev eth0").ended(0);
+    hosts[0].sh("ip addr add 192.0.2.1/24 dev eth0");
+    let ours = WAYS[1].run(&hosts[0], 100, "");
+    WAYS[1].becomes(&ours, "master");
+}
+
+/// A second process of the same router would not hear the first.
+#[test]
+fn one_process_is_a_router_on_a_host() {
+    let lab = Lab::new();
+    let hosts = hosts(&lab, 1);
+    let first = WAYS[1].run(&hosts[0], 100, "");
+    WAYS[1].becomes(&first, "master");
+    let second = hosts[0].run("vrrp run --dev eth0 --vrid 51 --vip 192.0.2.10/24 --for 1s").ended(75);
+    assert!(second.stderr.contains("lock"), "{second:?}");
+    hosts[0].run("vrrp run --dev eth0 --vrid 51 --vip 192.0.2.10/24 --check").ended(0);
+    hosts[0].run("vrrp run --dev eth0 --vrid 52 --vip 192.0.2.11/24 --interval 100ms --for 100ms").ended(0);
+}
+
+/// Each form of a standby file, and a state folder that is made anew.
+#[test]
+fn a_standby_file_is_noticed_whatever_made_it() {
+    let lab = Lab::new();
+    let hosts = hosts(&lab, 1);
+    let ours = WAYS[1].run(&hosts[0], 100, "");
+    WAYS[1].becomes(&ours, "master");
+    let state = hosts[0].folder.join("state");
+    let elsewhere = hosts[0].folder.join("why");
+    std::fs::write(&elsewhere, "new disks").unwrap();
+    let shell = |line: &str| {
+        hosts[0].sh(&format!("cd {} && {line}", state.display()));
+    };
+    for (make, unmake) in [
+        (format!("ln -s {} standby", elsewhere.display()), "rm standby".to_owned()),
+        (format!("ln {} standby", elsewhere.display()), "mv standby ../gone".to_owned()),
+        ("echo x >standby.192.0.2.10".to_owned(), "rm standby.192.0.2.10".to_owned()),
+    ] {
+        shell(&make);
+        WAYS[1].becomes(&ours, "init");
+        shell(&unmake);
+        WAYS[1].becomes(&ours, "master");
+    }
+    // Something there that cannot be read is told, and changes nothing.
+    shell("mkdir standby");
+    eventually("a complaint", 3 * SECOND, || ours.complaints().contains("cannot tell whether this is standby"));
+    assert_eq!(WAYS[1].now(&ours)["state"], "master");
+    shell("rmdir standby; cd .. && rm -r state && mkdir state && echo x >state/standby");
+    WAYS[1].becomes(&ours, "init");
+}
+
+/// A group parted on one link of two does not flap: it has a master for both, or for none.
+#[test]
+fn a_group_that_is_parted_on_one_link_stays_together() {
+    let lab = Lab::new();
+    let hosts = hosts(&lab, 2);
+    lab.bridge("inner");
+    for host in &hosts {
+        lab.plug(host, "eth1", "inner", &[&format!("198.51.100.{}/24", host.number)]);
+    }
+    let file = |host: &Host, priority: u8| {
+        let path = host.folder.join("routers");
+        let lines = format!(
+            "61 dev=eth0 vip=192.0.2.10/24 priority={priority} sync=g\n62 dev=eth1 vip=198.51.100.10/24 priority=150 sync=g\n"
+        );
+        std::fs::write(&path, lines).unwrap();
+        host.start(&format!("vrrp run --interval 100ms --config {}", path.display()))
+    };
+    // Unlike priorities: the group has the lowest of its own, so that one side is better as a whole.
+    let (first, second) = (file(&hosts[0], 200), file(&hosts[1], 100));
+    let inner = |run: &Running| {
+        run.so_far().into_iter().rfind(|one| one["subject"] == "198.51.100.10").unwrap_or_default()["state"].clone()
+    };
+    eventually("the first has both", 5 * SECOND, || {
+        inner(&first) == "master" && WAYS[1].now(&first)["state"] == "master"
+    });
+    let changes = |run: &Running| run.so_far().iter().filter(|one| one["state"] != one["from"]).count();
+    std::thread::sleep(SECOND);
+    let before = (changes(&first), changes(&second));
+    lab.on_switch("bridge link set dev n1.eth1 state 0");
+    std::thread::sleep(3 * SECOND);
+    assert_eq!((changes(&first), changes(&second)), before);
+    assert_eq!((inner(&first), inner(&second)), ("master".into(), "backup".into()));
+    // Dead on both, it goes over whole.
+    drop(first);
+    eventually("the second has both", 5 * SECOND, || {
+        inner(&second) == "master" && WAYS[1].now(&second)["state"] == "master"
+    });
 }

@@ -136,12 +136,17 @@ pub(crate) fn read_order(line: &str, now: Tick) -> Result<Option<Order>, String>
     let addr = subject.split('%').next().unwrap_or_default();
     let addr: IpAddr = addr.parse().map_err(|_| format!("'subject': '{subject}' is no address"))?;
     let len = line.get::<u8>("prefix_len")?.unwrap_or(width(addr));
+    let is_broadcast = matches!(addr, IpAddr::V4(addr) if addr.is_broadcast());
+    if addr.is_unspecified() || addr.is_loopback() || addr.is_multicast() || is_broadcast {
+        return Err(format!("'subject': {addr} is no address of a host"));
+    }
     if len > width(addr) {
         return Err(format!("'prefix_len': {len} is more than {addr} has"));
     }
     let ms = |key: &str| -> Result<Option<Duration>, String> {
         let ms = line.get::<f64>(key)?;
-        Ok(ms.map(|ms| Duration::try_from_secs_f64(ms / 1000.0).unwrap_or_default()))
+        let time = |ms: f64| Duration::try_from_secs_f64(ms / 1000.0).map_err(|_| format!("'{key}': {ms} is no time"));
+        ms.map(time).transpose()
     };
     let received = ms("received_ms")?.map_or(now, |at| Tick(at).min(now));
     let held = line.get::<bool>("held")?.unwrap_or(false);

@@ -102,6 +102,10 @@ enum OnEof {
 
 /// How long one step may take.
 const STEP: Duration = Duration::from_secs(5);
+/// A wake that is later than this is a pause of our own.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long a stream waits for a lock.
+const MOMENT: Duration = Duration::from_millis(200);
 /// How long an announcement may wait for a full queue.
 const SEND: Duration = Duration::from_millis(20);
 /// When a gained address is announced again, as keepalived does.
@@ -133,6 +137,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     }
     let mut applier = Applier {
         flags: &flags,
+        who: process.who.clone(),
         node: process.node.clone(),
         present: Present::look()?,
         held: BTreeMap::new(),
@@ -147,10 +152,14 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
 struct Holding {
     order: Order,
     address: Address,
+    /// Whether the kernel had it when it was last looked at.
+    is_there: bool,
     /// When it is announced, and how often.
     bursts: Vec<(Tick, usize)>,
     /// When the wire is asked who else has it.
     asks: Option<Tick>,
+    /// It was given a moment more after a pause of our own.
+    forgiven: bool,
     /// Others that claim it.
     contested: BTreeSet<Mac>,
     defended: Option<Tick>,
@@ -167,6 +176,7 @@ struct Done {
 
 struct Applier<'a> {
     flags: &'a Flags,
+    who: String,
     node: String,
     present: Present,
     held: BTreeMap<IpAddr, Holding>,
@@ -212,13 +222,37 @@ impl Applier<'_> {
         address
     }
 
+    /// The locks of some addresses. A stream waits but a moment for them: an election is carried out
+    /// whoever holds a lock, and the kernel takes one change after the other.
+    fn lock(&self, orders: &[&Order], deadline: Deadline) -> Result<Vec<Lock>, Failure> {
+        if self.flags.changing.dry_run {
+            return Ok(Vec::new());
+        }
+        let mut locks = Vec::new();
+        let moment = Deadline::after(MOMENT);
+        for order in orders {
+            let subject = order.vip.addr.to_string();
+            match Lock::take(&[subject], if self.flags.follow { moment } else { deadline }) {
+                Ok(lock) => locks.push(lock),
+                Err(error) if self.flags.follow => {
+                    crate::cli::out::complain(&self.who, &format!("{error}; going on without it"));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(locks)
+    }
+
     /// Carries out what one step of the input says; the newest order of an address counts.
     fn step(&mut self, orders: Vec<Order>, deadline: Deadline) -> Result<Vec<Done>, Failure> {
         let now = clock::boot();
         let mut newest: BTreeMap<IpAddr, Order> = BTreeMap::new();
+        let lifetime = self.flags.lifetime.filter(|_| self.flags.follow).map(|lifetime| now.after(lifetime.0));
         for mut order in orders {
+            order.until = order.until.into_iter().chain(lifetime).min();
             let addr = order.vip.addr;
-            self.named.insert(addr);
+            // Whatever an earlier run has left is not this one's: its first word is no renewal.
+            order.renewal &= !self.named.insert(addr);
             if let Some(before) = newest.get(&addr) {
                 order.renewal &= before.renewal && before.mine == order.mine;
             }
@@ -252,19 +286,23 @@ impl Applier<'_> {
     /// Adds what is not there, renews what has a lifetime, and tells the neighbours.
     fn take(&mut self, orders: Vec<Order>, deadline: Deadline) -> Result<Vec<Done>, Failure> {
         let now = clock::boot();
-        let quick =
-            |order: &Order| order.renewal && self.flags.lifetime.is_none() && self.held.contains_key(&order.vip.addr);
+        let quick = |order: &Order| {
+            let same = |holding: &Holding| {
+                let before = &holding.order;
+                holding.is_there && (&before.vip, &before.dev, before.vrid) == (&order.vip, &order.dev, order.vrid)
+            };
+            order.renewal && self.flags.lifetime.is_none() && self.held.get(&order.vip.addr).is_some_and(same)
+        };
         let (renewed, orders): (Vec<Order>, Vec<Order>) = orders.into_iter().partition(quick);
         for order in renewed {
             if let Some(holding) = self.held.get_mut(&order.vip.addr) {
-                holding.order = order;
+                (holding.order, holding.forgiven) = (order, false);
             }
         }
         if orders.is_empty() {
             return Ok(Vec::new());
         }
-        let subjects: Vec<String> = orders.iter().map(|order| order.vip.addr.to_string()).collect();
-        let _lock = if self.flags.changing.dry_run { None } else { Some(Lock::take(&subjects, deadline)?) };
+        let _locks = self.lock(&orders.iter().collect::<Vec<_>>(), deadline)?;
         self.present = Present::look()?;
         let (mut items, mut requests) = (Vec::new(), Vec::new());
         for order in orders {
@@ -304,12 +342,19 @@ impl Applier<'_> {
         self.shared.retain(|addr, _| !named.contains(addr));
         let dry_run = self.flags.changing.dry_run;
         let mut outcomes = if dry_run { Vec::new() } else { self.present.netlink.change(&requests)? }.into_iter();
-        let mut done = Vec::new();
+        let (mut done, mut replaced) = (Vec::new(), Vec::new());
         for (order, place, step, sysctls, mut failure) in items {
             let mut head = Head::new("vip.apply").about(order.vip.addr);
             head.dry_run = dry_run;
             let mut applied = Applied { role: "serve", why: order.why.clone(), sysctls, ..Applied::default() };
             let Some((wanted, link)) = place else {
+                // Told once; each renewal tries again.
+                if let Some(holding) = self.held.get_mut(&order.vip.addr)
+                    && !std::mem::take(&mut holding.is_there)
+                    && order.renewal
+                {
+                    continue;
+                }
                 done.push(Done { addr: order.vip.addr, head, applied, failure });
                 continue;
             };
@@ -338,6 +383,8 @@ impl Applier<'_> {
                 let holding = self.held.entry(order.vip.addr).or_insert_with(|| Holding {
                     order: order.clone(),
                     address: wanted.clone(),
+                    is_there: true,
+                    forgiven: false,
                     bursts: Vec::new(),
                     asks: Some(now.after(ASK)),
                     contested: BTreeSet::new(),
@@ -345,7 +392,12 @@ impl Applier<'_> {
                     repairs: Vec::new(),
                 });
                 holding.order = order.clone();
-                holding.address = wanted.clone();
+                (holding.is_there, holding.forgiven) = (true, false);
+                let before = std::mem::replace(&mut holding.address, wanted.clone());
+                if (before.prefix, before.ifindex) != (wanted.prefix, wanted.ifindex) {
+                    // It moved to another interface or prefix: in one place only.
+                    replaced.push(before);
+                }
                 if rounds > 0 {
                     holding.bursts.retain(|(at, _)| *at < now);
                     holding.bursts.push((now.after(AGAIN), usize::from(self.flags.announce)));
@@ -357,6 +409,11 @@ impl Applier<'_> {
             }
             applied.show = Some(Show::new(&wanted, &link));
             done.push(Done { addr: order.vip.addr, head, applied, failure });
+        }
+        if !replaced.is_empty() {
+            let delete = |old: &Address| AddressRequest::Delete { prefix: old.prefix, ifindex: old.ifindex };
+            // One that went with its interface is gone as it should be.
+            let _ = self.present.netlink.change(&replaced.iter().map(delete).collect::<Vec<_>>())?;
         }
         if !dry_run {
             self.present.look_again()?;
@@ -381,9 +438,8 @@ impl Applier<'_> {
     ///
     /// What is shared is carried on, without ARP, unless everything is `ending`.
     fn give_up(&mut self, orders: &[Order], ending: bool, deadline: Deadline) -> Result<Vec<Done>, Failure> {
-        let subjects: Vec<String> = orders.iter().map(|order| order.vip.addr.to_string()).collect();
         let dry_run = self.flags.changing.dry_run;
-        let _lock = if dry_run { None } else { Some(Lock::take(&subjects, deadline)?) };
+        let _locks = self.lock(&orders.iter().collect::<Vec<_>>(), deadline)?;
         self.present = Present::look()?;
         let before = self.present.addresses.clone();
         let shares = |addr: IpAddr| !ending && self.flags.share.contains(&addr);
@@ -466,6 +522,11 @@ impl Applier<'_> {
             };
             let began = sharing && !carried(&before) && (dry_run || carried(&self.present.addresses));
             head.changed = Some(!applied.removed.is_empty() || began);
+            let foreign = |one: &&Address| one.prefix.addr == order.vip.addr && !one.is_ours();
+            if let Some(foreign) = self.present.addresses.iter().find(foreign).filter(|_| held || !self.flags.follow) {
+                let dev = self.present.link(foreign.ifindex).map_or("?", |link| link.name.as_str());
+                applied.why = Some(format!("{} on {dev} is not ours: it is left, and answers", foreign.prefix));
+            }
             // Of an address that was not here and is not now there is nothing to say in a stream.
             if head.changed == Some(true) || failure.is_some() || held || !self.flags.follow {
                 done.push(Done { addr: order.vip.addr, head, applied, failure });
@@ -572,8 +633,6 @@ impl Applier<'_> {
             holding.defended = Some(now);
             // Claims come in bursts; once more behind this one.
             holding.bursts.push((now.after(ASK), 1));
-            // Asked again: is it still there?
-            holding.asks = Some(now.after(DEFEND));
             let contested: Vec<String> = holding.contested.iter().map(ToString::to_string).collect();
             let announced = self.announce(addr, 1);
             if news {
@@ -602,7 +661,10 @@ impl Applier<'_> {
     fn repair(&mut self, changes: &[Change], now: Tick, process: &Process) -> Result<Vec<Done>, Failure> {
         let relevant = changes.iter().any(|change| match change {
             Change::Overrun => true,
-            Change::Link { link, .. } => self.held.values().any(|holding| holding.address.ifindex == link.index),
+            Change::Link { link, .. } => self.held.values().any(|holding| {
+                // Made again it has another number.
+                holding.address.ifindex == link.index || !holding.is_there
+            }),
             Change::Address { address, gone } => *gone && self.held.contains_key(&address.prefix.addr),
         });
         if !relevant {
@@ -622,6 +684,10 @@ impl Applier<'_> {
         let mut done = Vec::new();
         for addr in lost {
             let Some(holding) = self.held.get_mut(&addr) else { continue };
+            if holding.order.until.is_some_and(|until| now >= until) {
+                // Nobody took it: its time is over.
+                continue;
+            }
             holding.repairs.retain(|at| now.since(*at) < MINUTE);
             holding.repairs.push(now);
             let often = holding.repairs.len() == 5;
@@ -640,7 +706,15 @@ impl Applier<'_> {
     }
 
     /// Addresses whose election was not said again in time.
-    fn expire(&mut self, now: Tick) -> Result<Vec<Done>, Failure> {
+    ///
+    /// If it was this process that did not run, what says it again may not have run either: once it gets
+    /// a moment more.
+    fn expire(&mut self, lag: Duration, now: Tick) -> Result<Vec<Done>, Failure> {
+        for holding in self.held.values_mut().filter(|_| lag > PAUSE) {
+            if let Some(until) = holding.order.until.filter(|until| now >= *until && !holding.forgiven) {
+                (holding.order.until, holding.forgiven) = (Some(until.max(now.after(PAUSE * 2))), true);
+            }
+        }
         let expired = |holding: &&Holding| holding.order.until.is_some_and(|until| now >= until);
         let orders: Vec<Order> = self
             .held
@@ -759,7 +833,8 @@ fn follow(applier: &mut Applier<'_>, process: &mut Process) -> Result<Exit, Fail
             Err(_) => "a failure",
         };
         // Before anything else: whoever ends this run may count on it.
-        for done in applier.release(why)? {
+        let released = applier.release(why);
+        for done in or_complain(released, process) {
             // Nobody may be left to read it.
             let _ = report(done, process, |head, applied, _| pump.stream.record(head.clone(), applied));
         }
@@ -804,6 +879,7 @@ fn follow_on(
             Woken::Signal(signal) => return Ok(Ended::Signal(signal)),
         };
         let now = clock::boot();
+        let lag = deadline.map_or(Duration::ZERO, |deadline| now.since(deadline));
         if ready.first() == Some(&true) {
             let mut orders = Vec::new();
             for (number, line) in feed.take()? {
@@ -824,7 +900,8 @@ fn follow_on(
                     for order in asked {
                         let mut head = Head::new("vip.apply").about(order.vip.addr);
                         head.error = Some(failure.body());
-                        pump.stream.record(head, &Applied { role: "serve", ..Applied::default() })?;
+                        let role = if order.mine { "serve" } else { "leave" };
+                        pump.stream.record(head, &Applied { role, ..Applied::default() })?;
                     }
                 }
                 Err(failure) => return Err(failure),
@@ -832,12 +909,15 @@ fn follow_on(
         }
         if ready.get(1) == Some(&true) {
             let changes = monitor.changes()?;
-            done.extend(applier.repair(&changes, now, process)?);
+            let repaired = applier.repair(&changes, now, process);
+            done.extend(or_complain(repaired, process));
         }
         if ready.iter().skip(2).any(|ready| *ready) {
-            done.extend(applier.hear_claims(now)?);
+            let claimed = applier.hear_claims(now);
+            done.extend(or_complain(claimed, process));
         }
-        done.extend(applier.expire(now)?);
+        let expired = applier.expire(lag, now);
+        done.extend(or_complain(expired, process));
         applier.speak(now, process);
         if let (Some(refresh), Some(due)) = (refresh, refreshes)
             && now >= due
@@ -861,7 +941,19 @@ fn follow_on(
     }
 }
 
+/// One address that failed must not be the end of all others.
+fn or_complain(done: Result<Vec<Done>, Failure>, process: &Process) -> Vec<Done> {
+    done.unwrap_or_else(|failure| {
+        process.complain(&failure.sentence);
+        Vec::new()
+    })
+}
+
 /// What a stream tells: changes, failures and announcements, not that all is as it was.
 fn is_news(done: &Done) -> bool {
-    done.failure.is_some() || done.head.changed == Some(true) || done.applied.announced.is_some_and(|sent| sent > 0)
+    // An address that was given up is told also where somebody else's stays.
+    let left = done.applied.role == "leave";
+    left || done.failure.is_some()
+        || done.head.changed == Some(true)
+        || done.applied.announced.is_some_and(|sent| sent > 0)
 }
