@@ -270,6 +270,36 @@ fn two_hosts_take_over_from_each_other() {
 }
 
 #[test]
+fn of_two_hosts_the_one_whose_lan_works_goes_on() {
+    // What proves nothing about its own LAN: a peer that says it cannot serve, with or without a check.
+    let cluster = Cluster::with(2, |_, _| {
+        "fencing=none\nchecks=ping=10.77.9.9\npolicy=all\ncheck_interval=200ms\nresponse_timeout=200ms\n\
+         down_time=500ms\nsuccess_retries=1"
+            .to_owned()
+    });
+    let home = cluster.settles(10 * SECOND, &["n1", "n2"]);
+    let lan = |hook: &str, which: &str| {
+        format!(
+            "nft 'table bridge t {{ chain c {{ type filter hook {hook} priority 0; {which} \"n2.eth0\" drop; }}; }}'"
+        )
+    };
+    let heal = "nft delete table bridge t";
+    for (fault, mend) in [
+        ("ip link set n2.eth0 down".to_owned(), "ip link set n2.eth0 up"),
+        (lan("postrouting", "oifname"), heal),
+        (lan("prerouting", "iifname"), heal),
+    ] {
+        cluster.lab.on_switch(&fault);
+        cluster.settles(5 * SECOND, &["n1"]);
+        // That it stays so has no event: beyond dead_after + lease + 150 ms.
+        std::thread::sleep(2 * SECOND);
+        cluster.settles(SECOND, &["n1"]);
+        cluster.lab.on_switch(mend);
+        assert_eq!(cluster.settles(10 * SECOND, &["n1", "n2"]), home, "{fault}");
+    }
+}
+
+#[test]
 fn a_wrong_configuration_is_refused_with_its_reason() {
     let cluster = Cluster::new(2);
     let script = format!("{}/scripts/recipes/cluster-ip", env!("CARGO_MANIFEST_DIR"));

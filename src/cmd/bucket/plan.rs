@@ -472,7 +472,9 @@ impl Planner {
     /// Why this node's LAN is of no use, where its beats say so.
     fn lan_fault(&self, view: &View) -> Option<Standby> {
         let lan = self.lan_link?;
-        let up = view.nodes.iter().filter(|(name, node)| **name != self.settings.me && node.status == Status::Up);
+        // Who cannot serve may have lost its own LAN, and proves nothing about this one.
+        let serves = |node: &Node| node.status == Status::Up && !node.unfit;
+        let up = view.nodes.iter().filter(|(name, node)| **name != self.settings.me && serves(node));
         // Who hears this node on no link at all says nothing about the LAN: its receiver has ended.
         let peers = up.filter_map(|(name, _)| self.known.get(name)?.links.as_ref());
         let peers = peers.filter(|links| !links.hears.is_empty());
