@@ -399,6 +399,8 @@ pub(crate) struct Side {
     pub(crate) quorate: bool,
     /// Not quorate, and nobody else can take what is held here.
     pub(crate) may_keep: bool,
+    /// The gateway answers this node.
+    pub(crate) reaches_gateway: bool,
     pub(crate) waiting_for: Vec<String>,
 }
 
@@ -587,6 +589,7 @@ fn side(line: &Line<'_>, quorate: bool) -> Result<Side, String> {
     Ok(Side {
         quorate,
         may_keep: line.get("may_keep")?.unwrap_or_default(),
+        reaches_gateway: line.get::<Vec<String>>("reaches")?.is_some_and(|gateways| !gateways.is_empty()),
         waiting_for: line.get("waiting_for")?.unwrap_or_default(),
     })
 }

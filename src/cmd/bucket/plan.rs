@@ -470,15 +470,20 @@ impl Planner {
     }
 
     /// Why this node's LAN is of no use, where its beats say so.
-    fn lan_fault(&self, view: &View) -> Option<Standby> {
+    fn lan_fault(&self, view: &View, now: Tick) -> Option<Standby> {
         let lan = self.lan_link?;
+        let reaches_gateway = self
+            .side
+            .as_ref()
+            .is_some_and(|(side, expires)| side.reaches_gateway && expires.is_none_or(|expires| now < expires));
         // Who cannot serve may have lost its own LAN, and proves nothing about this one.
         let serves = |node: &Node| node.status == Status::Up && !node.unfit;
         let up = view.nodes.iter().filter(|(name, node)| **name != self.settings.me && serves(node));
         // Who hears this node on no link at all says nothing about the LAN: its receiver has ended.
         let peers = up.filter_map(|(name, _)| self.known.get(name)?.links.as_ref());
         let peers = peers.filter(|links| !links.hears.is_empty());
-        let dead = lan_is_dead(peers.map(|links| (links.heard.contains(&lan), links.hears.contains(&lan))));
+        let peers = peers.map(|links| (links.heard.contains(&lan), links.hears.contains(&lan)));
+        let dead = lan_is_dead(peers, reaches_gateway);
         dead.then(|| Standby { reason: format!("link {lan}, the LAN, carries nothing") })
     }
 
@@ -569,7 +574,7 @@ impl Planner {
             .filter(|(_, node)| !node.heard && node.status == Status::Down)
             .map(|(name, node)| (name.clone(), node.since))
             .collect();
-        if let Some(fault) = self.lan_fault(&view) {
+        if let Some(fault) = self.lan_fault(&view, now) {
             // The others learn it as a standby, and leave this node out of the map as it does itself.
             if let Some(me) = view.nodes.get_mut(&self.settings.me) {
                 me.unfit = true;

@@ -177,15 +177,21 @@ pub(crate) struct Move {
 ///
 /// `peers` are those who are up: whether it is heard on the LAN, and whether it hears us there. Who
 /// is heard by nobody there can answer no client. Who hears nobody there is asked by none; but with
-/// one peer alone that can as well be the peer's fault, and then both would give up.
-pub(crate) fn lan_is_dead(peers: impl Iterator<Item = (bool, bool)>) -> bool {
+/// one peer alone that can as well be the peer's fault, and then both would give up. Nor can a node tell
+/// of one peer alone that does not hear it whether it is the peer that has gone deaf: a gateway that
+/// answers can.
+pub(crate) fn lan_is_dead(peers: impl Iterator<Item = (bool, bool)>, reaches_gateway: bool) -> bool {
     let (mut count, mut heard, mut hears) = (0, false, false);
     for (is_heard, hears_us) in peers {
         count += 1;
         heard |= is_heard;
         hears |= hears_us;
     }
-    count > 0 && (!hears || (!heard && count > 1))
+    match count {
+        0 => false,
+        1 => !hears && !reaches_gateway,
+        _ => !hears || !heard,
+    }
 }
 
 /// One conclusion.
@@ -647,7 +653,10 @@ mod tests {
             (&[(true, false), (true, true)], false),
             (&[(true, false), (true, false)], true),
         ] {
-            assert_eq!(lan_is_dead(peers.iter().copied()), dead, "{peers:?}");
+            assert_eq!(lan_is_dead(peers.iter().copied(), false), dead, "{peers:?}");
+            // The gateway is asked now and then; several peers know sooner, and better.
+            let several = dead && peers.len() > 1;
+            assert_eq!(lan_is_dead(peers.iter().copied(), true), several, "{peers:?}, with a gateway");
         }
     }
 
