@@ -240,7 +240,7 @@ _bucket() {
             return 0
             ;;
         bucket__subcmd__plan)
-            opts="-t -h -V --total --home --weights --no-fail-back --config --fencing --dead-after --lease --take-after --quorum --wait-for-all --own --lan-link --standby --state --follow --renew --for --pass --exit-zero --table --schema --node --timeout --help --version"
+            opts="-t -h -V --total --home --weights --no-fail-back --config --fencing --dead-after --lease --take-after --quorum --health --wait-for-all --own --lan-link --standby --state --follow --renew --for --pass --exit-zero --table --schema --node --timeout --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

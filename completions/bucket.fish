@@ -111,6 +111,7 @@ complete -c bucket -n "__fish_bucket_using_subcommand plan" -l node -d 'Call thi
 complete -c bucket -n "__fish_bucket_using_subcommand plan" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c bucket -n "__fish_bucket_using_subcommand plan" -l no-fail-back -d 'Leave buckets where they are when their home comes back'
 complete -c bucket -n "__fish_bucket_using_subcommand plan" -l quorum -d 'Take nothing without a word of quorum; without this flag a run that hears none does not wait for it'
+complete -c bucket -n "__fish_bucket_using_subcommand plan" -l health -d 'Give nothing to a node that has told no score of its health; without this flag it counts as well'
 complete -c bucket -n "__fish_bucket_using_subcommand plan" -l follow -d 'Conclude after each step of the input, and print what changed'
 complete -c bucket -n "__fish_bucket_using_subcommand plan" -l pass -d 'Copy each line of input first'
 complete -c bucket -n "__fish_bucket_using_subcommand plan" -l exit-zero -d 'End with status 0 whatever was concluded'

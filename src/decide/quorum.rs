@@ -105,6 +105,8 @@ pub(crate) struct Conclusion {
     pub(crate) quorate: bool,
     /// A subject with a veto is down.
     pub(crate) vetoed: bool,
+    /// Subjects with a veto that are up: this node's way to them works in both directions.
+    pub(crate) reaches: Vec<String>,
     /// What is missing for an answer: members that were never heard, the veto's verdict, or the proof
     /// that these are off. Empty where the answer is clear.
     pub(crate) waiting_for: Vec<String>,
@@ -265,6 +267,7 @@ impl Reports {
         };
         let vetoed = settings.vetoes.iter().any(|subject| veto(subject) == Status::Down);
         let unsure = settings.vetoes.iter().filter(|subject| veto(subject) == Status::Unknown);
+        let reaches = settings.vetoes.iter().filter(|subject| veto(subject) == Status::Up).cloned().collect();
 
         let mut needs_proof = false;
         let waiting_for: Vec<String> = if vetoed {
@@ -295,6 +298,7 @@ impl Reports {
             needs_proof,
             quorate,
             vetoed,
+            reaches,
             may_keep: !quorate && !vetoed && (majority || tie),
             waiting_for,
             wake: words.map(|said| said.ends(settings.window)).chain(vetoes).filter(|ends| *ends > now).min(),
@@ -464,7 +468,7 @@ mod tests {
         assert_eq!(both.conclude(&settings, at(103)).waiting_for, ["gw"], "it has expired");
         both.veto("gw", gateway(Status::Down, Some(at(103))));
         let vetoed = both.conclude(&settings, at(102));
-        assert!(vetoed.vetoed && !vetoed.quorate && !vetoed.may_keep);
+        assert!(vetoed.vetoed && !vetoed.quorate && !vetoed.may_keep && vetoed.reaches.is_empty());
         // Reaching the gateway is no vote, and who may not reach it waits for nobody's proof.
         let mut alone = reports(&settings, "a:b-");
         assert_eq!(alone.conclude(&settings, at(100)).waiting_for, ["gw"]);

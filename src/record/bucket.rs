@@ -2,6 +2,7 @@
 
 use super::envelope::{Column, column};
 use super::fence::{self, Proven};
+use super::health::Base;
 use super::line::Line;
 use crate::decide::bucket::change::{How, Order, Outcome};
 use crate::decide::bucket::check::Shown;
@@ -269,6 +270,9 @@ pub(crate) struct NodeSeen {
     pub(crate) status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) weight: Option<u32>,
+    /// What its health leaves of its weight, in per cent; absent where it has told no score
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) health_pct: Option<u32>,
     pub(crate) own: String,
     pub(crate) draining: String,
 }
@@ -374,7 +378,7 @@ pub(crate) struct Word {
     pub(crate) quorum: Option<Side>,
     pub(crate) lists: Option<Lists>,
     pub(crate) weight: Option<u32>,
-    pub(crate) priority: Option<u32>,
+    pub(crate) score: Option<Score>,
     pub(crate) standby: Option<Rest>,
     pub(crate) incarnation: Option<u64>,
     pub(crate) links: Option<Links>,
@@ -395,6 +399,8 @@ pub(crate) struct Side {
     pub(crate) quorate: bool,
     /// Not quorate, and nobody else can take what is held here.
     pub(crate) may_keep: bool,
+    /// The gateway answers this node.
+    pub(crate) reaches_gateway: bool,
     pub(crate) waiting_for: Vec<String>,
 }
 
@@ -403,6 +409,17 @@ pub(crate) struct Side {
 pub(crate) enum Rest {
     No,
     Because(String),
+}
+
+/// What its health leaves of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Score {
+    /// 0 is not a low priority: it must not serve.
+    pub(crate) priority: u32,
+    /// The priority when all is well, where that is told.
+    pub(crate) base: Option<u32>,
+    /// Until when this holds, on our clock.
+    pub(crate) until_ms: Option<f64>,
 }
 
 /// What a node lists.
@@ -470,7 +487,7 @@ pub(crate) fn read_words(line: &Line<'_>, vip: Option<&str>) -> Result<Vec<Word>
         quorum: line.get::<bool>("quorate")?.map(|quorate| side(line, quorate)).transpose()?,
         lists: read_lists(line)?,
         weight: line.get("weight")?,
-        priority: priority(line, vip)?,
+        score: score(line, vip)?,
         standby: line.get::<String>("standby")?.map(Rest::Because),
         incarnation: line.get("incarnation")?,
         left: match line.get::<String>("event")?.as_deref() {
@@ -504,7 +521,7 @@ pub(crate) fn read_words(line: &Line<'_>, vip: Option<&str>) -> Result<Vec<Word>
                 let verdicts = view.into_iter().filter_map(|(node, status)| Some((node, status.parse().ok()?)));
                 word.view = Some(verdicts.collect());
             } else if own_kind == "health.score" {
-                word.priority = priority(&inner, vip)?.or(word.priority);
+                word.score = score(&inner, vip)?.or(word.score);
             }
         }
     }
@@ -523,12 +540,33 @@ fn read_links(line: &Line<'_>) -> Result<Links, String> {
     Ok(links)
 }
 
-fn priority(line: &Line<'_>, vip: Option<&str>) -> Result<Option<u32>, String> {
+fn score(line: &Line<'_>, vip: Option<&str>) -> Result<Option<Score>, String> {
+    let is_score = line.get::<String>("kind")?.as_deref() == Some("health.score");
+    if is_score && line.raw("standby").is_some() {
+        // Its 0 is a standby's: what is to be left alone drains, and its health is another matter.
+        return Ok(None);
+    }
     let each = line.get::<BTreeMap<String, u32>>("priorities")?.unwrap_or_default();
-    Ok(match vip.and_then(|vip| each.get(vip)) {
+    let priority = match vip.and_then(|vip| each.get(vip)) {
         Some(priority) => Some(*priority),
         None => line.get("priority")?,
-    })
+    };
+    let Some(priority) = priority else { return Ok(None) };
+    if !is_score {
+        return Ok(Some(Score { priority, ..Score::default() }));
+    }
+    let base = match line.get::<Base>("base")? {
+        Some(Base::One(base)) => Some(base),
+        Some(Base::Each(each)) => vip.and_then(|vip| each.get(vip)).copied(),
+        None => None,
+    };
+    Ok(Some(Score { priority, base: base.map(u32::from), until_ms: until(line)? }))
+}
+
+/// When what is told here is too old, on the clock of this machine.
+fn until(line: &Line<'_>) -> Result<Option<f64>, String> {
+    let valid = line.get::<f64>("received_ms")?.zip(line.get::<f64>("valid_for_ms")?);
+    Ok(valid.map(|(received, valid)| received + valid))
 }
 
 fn read_lists(line: &Line<'_>) -> Result<Option<Lists>, String> {
@@ -543,10 +581,7 @@ fn read_lists(line: &Line<'_>) -> Result<Option<Lists>, String> {
         epoch: line.get("epoch")?,
         config: line.get("config")?,
         unfit: line.raw("unfit").is_some(),
-        until_ms: line
-            .get::<f64>("received_ms")?
-            .zip(line.get::<f64>("valid_for_ms")?)
-            .map(|(received, valid)| received + valid),
+        until_ms: until(line)?,
     }))
 }
 
@@ -554,6 +589,7 @@ fn side(line: &Line<'_>, quorate: bool) -> Result<Side, String> {
     Ok(Side {
         quorate,
         may_keep: line.get("may_keep")?.unwrap_or_default(),
+        reaches_gateway: line.get::<Vec<String>>("reaches")?.is_some_and(|gateways| !gateways.is_empty()),
         waiting_for: line.get("waiting_for")?.unwrap_or_default(),
     })
 }
@@ -878,18 +914,27 @@ mod tests {
         let line = r#"{"kind":"heartbeat.recv","v":1,"host":"n1","subject":"n2","status":"up","incarnation":7,"received_ms":12.5,
             "payload":[{"kind":"bucket.state","v":1,"host":"n2","subject":"192.0.2.9","own":"3-4","draining":"5","epoch":9,"config":"ab"},
                        {"kind":"bucket.state","v":1,"host":"n2","subject":"192.0.2.10","own":"1","draining":"","epoch":1},
-                       {"kind":"health.score","v":1,"host":"n2","subject":"n2","status":"up","priorities":{"192.0.2.9":0}}]}"#;
+                       {"kind":"health.score","v":1,"host":"n2","subject":"n2","status":"up","base":{"192.0.2.9":80},"priorities":{"192.0.2.9":0},"received_ms":12,"valid_for_ms":8}]}"#;
         let [word] = words(line).try_into().unwrap();
-        assert_eq!(
-            (word.node.as_str(), word.status, word.priority, word.incarnation),
-            ("n2", Some(Status::Up), Some(0), Some(7))
-        );
+        assert_eq!((word.node.as_str(), word.status, word.incarnation), ("n2", Some(Status::Up), Some(7)));
+        assert_eq!(word.score, Some(Score { priority: 0, base: Some(80), until_ms: Some(20.0) }));
         let lists = word.lists.unwrap();
         assert_eq!(
             (lists.own.to_string(), lists.draining.to_string(), lists.epoch),
             ("3-4".to_owned(), "5".to_owned(), Some(9))
         );
         assert_eq!(word.standby, Some(Rest::No));
+    }
+
+    #[test]
+    fn the_zero_of_a_standby_says_nothing_about_health() {
+        let score = |more: &str| {
+            let text = format!(r#"{{"kind":"health.score","host":"n2","subject":"n2","base":100,"priority":0{more}}}"#);
+            let [word] = words(&text).try_into().unwrap();
+            (word.score.map(|score| score.priority), word.standby)
+        };
+        assert_eq!(score(""), (Some(0), None));
+        assert_eq!(score(r#","standby":"disk""#), (None, Some(Rest::Because("disk".to_owned()))));
     }
 
     #[test]

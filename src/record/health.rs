@@ -286,7 +286,7 @@ pub(crate) struct Score {
     pub(crate) services: Option<Vec<Counted>>,
 }
 
-#[derive(Clone, Serialize)]
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(untagged)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) enum Base {

@@ -27,6 +27,10 @@ pub(crate) struct Quorum<'a> {
     /// What this side cannot reach: ping
     #[serde(skip_serializing_if = "Option::is_none")]
     vetoed_by: Option<&'static str>,
+    /// What has a veto and is reached by this node
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    #[cfg_attr(test, schemars(default))]
+    reaches: &'a [String],
     /// Who must be heard once or proven off, or which veto has no verdict, before there is an answer
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     #[cfg_attr(test, schemars(default))]
@@ -55,6 +59,7 @@ impl<'a> Quorum<'a> {
             quorate: conclusion.quorate,
             tie_breaker: settings.fence.then_some("fence"),
             vetoed_by: conclusion.vetoed.then_some("ping"),
+            reaches: &conclusion.reaches,
             waiting_for: &conclusion.waiting_for,
             may_keep: conclusion.may_keep,
         }

@@ -1,6 +1,7 @@
 //! Hosts on one machine: network namespaces on a bridge, made by each test and removed after it.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub(crate) mod cluster;
 pub(crate) mod gap;
 pub(crate) mod scene;
 

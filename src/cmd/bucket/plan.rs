@@ -7,7 +7,8 @@ use crate::cli::{Exit, Failure, Process, Verb};
 use crate::cmd::fence;
 use crate::decide::bucket::plan::{Fencing, Memory, Node, Plan, Quorum, Settings, View, lan_is_dead, plan};
 use crate::record::bucket::{
-    Links, Lists, Move, NodeSeen, PLAN_COLUMNS, PLAN_SCHEMA, Plan as Record, Remembered, Rest, Side, Word, read_words,
+    Links, Lists, Move, NodeSeen, PLAN_COLUMNS, PLAN_SCHEMA, Plan as Record, Remembered, Rest, Score, Side, Word,
+    read_words,
 };
 use crate::record::line::Line;
 use crate::record::state::{self, Origin};
@@ -85,6 +86,10 @@ struct Flags {
     /// Take nothing without a word of quorum; without this flag a run that hears none does not wait for it
     #[arg(long)]
     quorum: bool,
+
+    /// Give nothing to a node that has told no score of its health; without this flag it counts as well
+    #[arg(long)]
+    health: bool,
 
     /// Take nothing before every node was heard once [default: yes for two nodes]
     #[arg(long, value_name = "yes|no")]
@@ -245,7 +250,7 @@ struct Known {
     /// What it hears of others.
     view: BTreeMap<String, Status>,
     weight: Option<u32>,
-    priority: Option<u32>,
+    score: Option<Score>,
     standby: Option<String>,
     incarnation: Option<u64>,
     proof: Option<Proof>,
@@ -273,6 +278,20 @@ impl Known {
         }
     }
 
+    /// What is left of its weight, in per cent; `None` where it has told no score.
+    ///
+    /// A node whose scores fell silent is the last choice, not absent, and not better than it was.
+    fn health_pct(&self, now: Tick) -> Option<u32> {
+        let score = self.score?;
+        let left = match (score.priority, score.base) {
+            (0, _) => 0,
+            (priority, Some(base @ 1..)) => (priority.saturating_mul(100) / base).clamp(1, 100),
+            _ => 100,
+        };
+        let is_silent = score.until_ms.and_then(Tick::from_ms).is_some_and(|until| until <= now);
+        Some(if is_silent { left.min(1) } else { left })
+    }
+
     fn is_off(&self) -> bool {
         self.proof.is_some_and(|proof| proof.holds(self.incarnation, self.up))
     }
@@ -285,6 +304,7 @@ struct Planner {
     /// What quorum said last, and until when that holds.
     side: Option<(Side, Option<Tick>)>,
     needs_quorum: bool,
+    needs_health: bool,
     memory: Memory,
     own: Option<PathBuf>,
     standby_file: Option<PathBuf>,
@@ -302,6 +322,7 @@ impl Planner {
             known: BTreeMap::new(),
             side: None,
             needs_quorum: flags.quorum,
+            needs_health: flags.health,
             memory: Memory::default(),
             own: flags.own.clone(),
             standby_file: flags.standby.clone(),
@@ -400,7 +421,7 @@ impl Planner {
             known.heard = true;
         }
         known.weight = word.weight.or(known.weight);
-        known.priority = word.priority.or(known.priority);
+        known.score = word.score.or(known.score);
         match word.standby {
             Some(Rest::Because(reason)) => known.standby = Some(reason),
             Some(Rest::No) => known.standby = None,
@@ -449,13 +470,20 @@ impl Planner {
     }
 
     /// Why this node's LAN is of no use, where its beats say so.
-    fn lan_fault(&self, view: &View) -> Option<Standby> {
+    fn lan_fault(&self, view: &View, now: Tick) -> Option<Standby> {
         let lan = self.lan_link?;
-        let up = view.nodes.iter().filter(|(name, node)| **name != self.settings.me && node.status == Status::Up);
+        let reaches_gateway = self
+            .side
+            .as_ref()
+            .is_some_and(|(side, expires)| side.reaches_gateway && expires.is_none_or(|expires| now < expires));
+        // Who cannot serve may have lost its own LAN, and proves nothing about this one.
+        let serves = |node: &Node| node.status == Status::Up && !node.unfit;
+        let up = view.nodes.iter().filter(|(name, node)| **name != self.settings.me && serves(node));
         // Who hears this node on no link at all says nothing about the LAN: its receiver has ended.
         let peers = up.filter_map(|(name, _)| self.known.get(name)?.links.as_ref());
         let peers = peers.filter(|links| !links.hears.is_empty());
-        let dead = lan_is_dead(peers.map(|links| (links.heard.contains(&lan), links.hears.contains(&lan))));
+        let peers = peers.map(|links| (links.heard.contains(&lan), links.hears.contains(&lan)));
+        let dead = lan_is_dead(peers, reaches_gateway);
         dead.then(|| Standby { reason: format!("link {lan}, the LAN, carries nothing") })
     }
 
@@ -492,6 +520,7 @@ impl Planner {
                     }
                     _ => (status, since),
                 };
+                let health_pct = known.health_pct(now).or(self.needs_health.then_some(0));
                 let node = Node {
                     status,
                     since,
@@ -502,9 +531,10 @@ impl Planner {
                     epoch: lists.as_ref().and_then(|lists| lists.epoch),
                     config: lists.and_then(|lists| lists.config),
                     weight: known.weight,
+                    health_pct,
                     standby: known.standby.clone(),
                     left: known.left,
-                    unfit: known.priority == Some(0) || known.lists.as_ref().is_some_and(|lists| lists.unfit),
+                    unfit: health_pct == Some(0) || known.lists.as_ref().is_some_and(|lists| lists.unfit),
                     proven_off: known.is_off(),
                 };
                 (name.clone(), node)
@@ -530,6 +560,7 @@ impl Planner {
         if me.status == Status::Unknown {
             me.status = Status::Up;
         }
+        me.unfit |= self.needs_health && me.health_pct.is_none();
         me.standby = self.standby.as_ref().map(|standby| standby.reason.clone());
         View { nodes, quorum }
     }
@@ -543,7 +574,7 @@ impl Planner {
             .filter(|(_, node)| !node.heard && node.status == Status::Down)
             .map(|(name, node)| (name.clone(), node.since))
             .collect();
-        if let Some(fault) = self.lan_fault(&view) {
+        if let Some(fault) = self.lan_fault(&view, now) {
             // The others learn it as a standby, and leave this node out of the map as it does itself.
             if let Some(me) = view.nodes.get_mut(&self.settings.me) {
                 me.unfit = true;
@@ -582,6 +613,7 @@ impl Planner {
             let seen = NodeSeen {
                 status: node.status.as_str(),
                 weight: node.weight,
+                health_pct: node.health_pct,
                 own: node.own.as_ref().map(ToString::to_string).unwrap_or_default(),
                 draining: node.draining.to_string(),
             };

@@ -85,6 +85,8 @@ pub(crate) struct Node {
     pub(crate) epoch: Option<u64>,
     pub(crate) config: Option<String>,
     pub(crate) weight: Option<u32>,
+    /// What its health leaves of its weight, in per cent; all of it where that is not known.
+    pub(crate) health_pct: Option<u32>,
     /// Why it is to be left alone.
     pub(crate) standby: Option<String>,
     /// Its health says that it must not serve: an effective priority of 0.
@@ -107,6 +109,7 @@ impl Default for Node {
             epoch: None,
             config: None,
             weight: None,
+            health_pct: None,
             standby: None,
             unfit: false,
             left: false,
@@ -174,15 +177,21 @@ pub(crate) struct Move {
 ///
 /// `peers` are those who are up: whether it is heard on the LAN, and whether it hears us there. Who
 /// is heard by nobody there can answer no client. Who hears nobody there is asked by none; but with
-/// one peer alone that can as well be the peer's fault, and then both would give up.
-pub(crate) fn lan_is_dead(peers: impl Iterator<Item = (bool, bool)>) -> bool {
+/// one peer alone that can as well be the peer's fault, and then both would give up. Nor can a node tell
+/// of one peer alone that does not hear it whether it is the peer that has gone deaf: a gateway that
+/// answers can.
+pub(crate) fn lan_is_dead(peers: impl Iterator<Item = (bool, bool)>, reaches_gateway: bool) -> bool {
     let (mut count, mut heard, mut hears) = (0, false, false);
     for (is_heard, hears_us) in peers {
         count += 1;
         heard |= is_heard;
         hears |= hears_us;
     }
-    count > 0 && (!hears || (!heard && count > 1))
+    match count {
+        0 => false,
+        1 => !hears && !reaches_gateway,
+        _ => !hears || !heard,
+    }
 }
 
 /// One conclusion.
@@ -364,7 +373,8 @@ impl Round<'_> {
             .iter()
             .map(|(&name, node)| {
                 let default = if weighted { 1 } else { u32::try_from(home(name)).unwrap_or(1).max(1) };
-                (name.to_owned(), weight(name, *node).unwrap_or(default))
+                let health_pct = node.and_then(|node| node.health_pct).unwrap_or(100);
+                (name.to_owned(), weight(name, *node).unwrap_or(default).saturating_mul(health_pct))
             })
             .collect();
         let present = fit
@@ -535,7 +545,11 @@ impl Round<'_> {
             return format!("{from} is not well");
         }
         let home = self.settings.homes.0.get(to).is_some_and(|home| home.contains(bucket));
-        if home { "home" } else { "weights" }.to_owned()
+        match node.and_then(|node| node.health_pct) {
+            _ if home => "home".to_owned(),
+            Some(left @ ..100) => format!("health leaves {from} {left} % of its weight"),
+            _ => "weights".to_owned(),
+        }
     }
 
     fn remember(&self, plan: &Plan) -> Memory {
@@ -639,7 +653,10 @@ mod tests {
             (&[(true, false), (true, true)], false),
             (&[(true, false), (true, false)], true),
         ] {
-            assert_eq!(lan_is_dead(peers.iter().copied()), dead, "{peers:?}");
+            assert_eq!(lan_is_dead(peers.iter().copied(), false), dead, "{peers:?}");
+            // The gateway is asked now and then; several peers know sooner, and better.
+            let several = dead && peers.len() > 1;
+            assert_eq!(lan_is_dead(peers.iter().copied(), true), several, "{peers:?}, with a gateway");
         }
     }
 
@@ -648,6 +665,22 @@ mod tests {
         let plan = conclude(&settings("n1"), &view(&[("n1", up("1-2")), ("n2", up("3-4")), ("n3", up("5-6"))]));
         assert_eq!(plan.mine, list("1-2"));
         assert!(plan.moves.is_empty() && plan.held.is_empty() && plan.unowned.is_empty());
+    }
+
+    #[test]
+    fn health_lowers_a_share_and_its_node_drains_what_it_loses() {
+        let left = |health_pct: u32, node: Node| Node { health_pct: Some(health_pct), ..node };
+        let view = |n1: u32| view(&[("n1", left(n1, up("1-2"))), ("n2", up("3-4")), ("n3", left(100, up("5-6")))]);
+        assert_eq!(conclude(&settings("n1"), &view(100)).mine, list("1-2"));
+        let half = conclude(&settings("n1"), &view(40));
+        assert_eq!((half.mine.len(), half.gave_up), (1, None));
+        let step = &half.moves[0];
+        assert_eq!((step.how, step.why.as_str()), (How::Drain, "health leaves n1 40 % of its weight"));
+        assert_eq!(half.owners, conclude(&settings("n2"), &view(40)).owners, "the others conclude the same");
+        // The last choice is one where nobody is better.
+        let all = |node: Node| left(1, node);
+        let last = self::view(&[("n1", all(up("1-2"))), ("n2", all(up("3-4"))), ("n3", all(up("5-6")))]);
+        assert_eq!(conclude(&settings("n1"), &last).mine, list("1-2"));
     }
 
     #[test]

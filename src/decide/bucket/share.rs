@@ -255,6 +255,23 @@ mod tests {
         }
 
         #[test]
+        fn a_lower_weight_moves_that_nodes_buckets_only_and_the_old_weight_brings_them_back(
+            n_nodes in 2u16..8, total in 8u16..300, weak in 0usize..8, left in 1u32..100,
+        ) {
+            let homes = homes(n_nodes, total);
+            let mut fit = fit(&homes, &[true; 8]);
+            fit.weights.values_mut().for_each(|weight| *weight *= 100);
+            let weak = format!("n{}", weak % usize::from(n_nodes) + 1);
+            if let Some(weight) = fit.weights.get_mut(&weak) {
+                *weight = *weight / 100 * left;
+            }
+            let less = share(total, &homes, &fit);
+            for bucket in (1..=total).filter(|&bucket| less.owner(bucket) != homes.owner(bucket)) {
+                prop_assert_eq!(homes.owner(bucket), Some(weak.as_str()));
+            }
+        }
+
+        #[test]
         fn one_death_moves_the_dead_nodes_buckets_only(n_nodes in 2u16..8, total in 8u16..300, dead in 0usize..8) {
             let homes = homes(n_nodes, total);
             let dead = dead % usize::from(n_nodes);

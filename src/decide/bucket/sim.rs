@@ -38,9 +38,9 @@ struct Beat {
     draining: Buckets,
     epoch: u64,
     standby: bool,
+    health_pct: u32,
 }
 
-#[derive(Default)]
 struct Host {
     kernel: Kernel,
     memory: Memory,
@@ -51,11 +51,33 @@ struct Host {
     next_beat: u64,
     sequence: u64,
     standby: bool,
+    /// What its health leaves of its weight; 0 is unfit.
+    health_pct: u32,
     frozen: bool,
     cut: bool,
     /// What the last conclusion was made from, and what it was.
     asked: Option<(View, u64)>,
     concluded: Option<(Buckets, u64)>,
+}
+
+impl Host {
+    fn new() -> Self {
+        Host {
+            kernel: Kernel::default(),
+            memory: Memory::default(),
+            view: View::default(),
+            heard: BTreeMap::new(),
+            pending: None,
+            next_beat: 0,
+            sequence: 0,
+            standby: false,
+            health_pct: 100,
+            frozen: false,
+            cut: false,
+            asked: None,
+            concluded: None,
+        }
+    }
 }
 
 struct World {
@@ -85,7 +107,7 @@ impl World {
             now: 0,
             draw: Draw::new(seed),
             loss_pct,
-            hosts: (0..n_hosts).map(|_| Host::default()).collect(),
+            hosts: (0..n_hosts).map(|_| Host::new()).collect(),
             wire: Vec::new(),
             verdicts: BTreeMap::new(),
             settings: (0..n_hosts).map(|host| Self::settings(host, n_hosts, total)).collect(),
@@ -171,6 +193,8 @@ impl World {
         node.draining = beat.draining.clone();
         node.epoch = Some(beat.epoch);
         node.standby = beat.standby.then(|| "rest".to_owned());
+        node.health_pct = Some(beat.health_pct);
+        node.unfit = beat.health_pct == 0;
     }
 
     /// Verdicts: `down` where it is due, and `unknown` for what is too old (a thaw) or by chance.
@@ -208,6 +232,8 @@ impl World {
         me.own = Some(host.kernel.own.clone());
         me.epoch = Some(host.kernel.epoch);
         me.standby = host.standby.then(|| "rest".to_owned());
+        me.health_pct = Some(host.health_pct);
+        me.unfit = host.health_pct == 0;
         // Concluding again without news and before its time would say the same.
         let asked = (host.view.clone(), now / BEAT);
         if host.asked.as_ref() != Some(&asked) {
@@ -256,6 +282,7 @@ impl World {
             draining: host.kernel.draining.clone(),
             epoch: host.kernel.epoch,
             standby: host.standby,
+            health_pct: host.health_pct,
         };
         for other in (0..self.hosts.len()).filter(|&other| other != idx) {
             let delay = self.draw.below(3 * BEAT);
@@ -325,6 +352,30 @@ fn a_standby_drains_out_and_back() {
     assert_eq!(world.owned(), homes);
 }
 
+#[test]
+fn health_moves_a_share_or_all_of_it_and_brings_it_back() {
+    let mut world = World::new(3, 12, 5, 20);
+    world.run(4_000);
+    let homes = world.owned();
+    let sizes = |world: &World| world.owned().iter().map(Buckets::len).collect::<Vec<_>>();
+    world.hosts[0].health_pct = 50;
+    world.run(4_000);
+    assert_eq!(sizes(&world), [2, 5, 5]);
+    for host in 0..3 {
+        world.hosts[host].health_pct = 0;
+    }
+    world.run(4_000);
+    assert_eq!(sizes(&world), [0, 0, 0], "all gave up");
+    world.hosts[1].health_pct = 1;
+    world.run(4_000);
+    assert_eq!(sizes(&world), [0, 12, 0], "the first that is back serves all");
+    for host in 0..3 {
+        world.hosts[host].health_pct = 100;
+    }
+    world.run(4_000);
+    assert_eq!(world.owned(), homes);
+}
+
 /// How many worlds are played: seconds' worth, and minutes' worth by night.
 fn runs() -> u64 {
     if std::env::var_os("FAILOVER_NIGHTLY").is_some() { 600 } else { 12 }
@@ -338,8 +389,9 @@ fn no_bucket_is_ever_served_twice() {
         world.run(1_000);
         for _ in 0..25 {
             let host = world.draw.below(n_hosts as u64) as usize;
-            match world.draw.below(4) {
+            match world.draw.below(5) {
                 0 => world.hosts[host].standby ^= true,
+                4 => world.hosts[host].health_pct = [0, 1, 50, 100][world.draw.below(4) as usize],
                 // One fault at a time: who two hosts that are cut off from each other should
                 // believe is a question for `quorum`.
                 _ if world.hosts.iter().any(|host| host.frozen || host.cut) => {
@@ -358,6 +410,7 @@ fn no_bucket_is_ever_served_twice() {
         for host in 0..n_hosts {
             world.heal(host);
             world.hosts[host].standby = false;
+            world.hosts[host].health_pct = 100;
         }
         world.loss_pct = 0;
         world.run(6_000);
