@@ -663,3 +663,30 @@ fn a_group_that_is_parted_on_one_link_stays_together() {
         inner(&second) == "master" && WAYS[1].now(&second)["state"] == "master"
     });
 }
+
+/// A restart with `--no-resign`: the other stays backup throughout, and nothing is given up.
+#[test]
+fn a_new_process_goes_on_where_the_old_one_did_not_resign() {
+    let lab = Lab::new();
+    let hosts = hosts(&lab, 2);
+    let way = WAYS[1];
+    let run = |host: &Host, more: &str| {
+        host.start(&format!("vrrp run --dev eth0 --vrid 51 --vip 192.0.2.10/24 --interval 500ms {more}"))
+    };
+    let old = run(&hosts[0], "--no-resign");
+    way.becomes(&old, "master");
+    let other = run(&hosts[1], "");
+    other.wait_for("its master", 5 * SECOND, |record| record["event"] == "master");
+    old.signal(Signal::SIGTERM);
+    let new = run(&hosts[0], "--no-resign");
+    let resumed = new.wait_for("it goes on", 3 * SECOND, |record| record["state"] == "master");
+    assert_eq!((&resumed["event"], &resumed["from"]), (&"start".into(), &"init".into()));
+    std::thread::sleep(2 * SECOND);
+    assert!(!other.so_far().iter().any(|record| record["state"] == "master"));
+    assert!(old.so_far().iter().skip_while(|record| record["mine"] == false).all(|record| record["mine"] == true));
+    // Much later it is a start like any other.
+    new.signal(Signal::SIGTERM);
+    way.becomes(&other, "master");
+    let late = run(&hosts[0], "--no-resign");
+    late.wait_for("it begins as backup", 3 * SECOND, |record| record["state"] == "backup");
+}

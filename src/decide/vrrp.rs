@@ -135,6 +135,8 @@ pub(crate) struct Router {
     /// The address that its adverts leave from; none where the link has none.
     pub(crate) source: Option<IpAddr>,
     pub(crate) link_up: bool,
+    /// An earlier process was master until just now, and did not resign: this one goes on.
+    pub(crate) resumes: bool,
     pub(crate) master: Option<Master>,
     /// The master's interval, as its adverts say (`Active_Adver_Interval`).
     active_interval: Duration,
@@ -162,6 +164,7 @@ impl Router {
             priority,
             source: None,
             link_up: false,
+            resumes: false,
             master: None,
             from: Tick::default(),
             resigned: false,
@@ -275,7 +278,7 @@ impl Router {
             (State::Init, Event::Start) => {
                 self.active_interval = self.settings.interval;
                 self.master = None;
-                if self.priority == OWNER {
+                if std::mem::take(&mut self.resumes) || self.priority == OWNER {
                     self.become_master(Cause::Start, now, acts);
                 } else {
                     self.become_backup(Cause::Start, now, acts);
@@ -729,6 +732,18 @@ mod tests {
         let mut routers = Routers { all: vec![Router::new(settings(), OWNER)] };
         let acts = routers.link(0, true, Some(source(9)), at(0));
         assert_eq!(acts, [(0, Act::Send(255)), (0, Act::Became(State::Init, Cause::Start))]);
+    }
+
+    #[test]
+    fn who_goes_on_for_another_process_is_master_at_once_and_once() {
+        let mut router = Router::new(settings(), 100);
+        router.resumes = true;
+        let mut routers = Routers { all: vec![router] };
+        let acts = routers.link(0, true, Some(source(9)), at(0));
+        assert_eq!(acts, [(0, Act::Send(100)), (0, Act::Became(State::Init, Cause::Start))]);
+        let _ = routers.link(0, false, None, at(100));
+        let acts = routers.link(0, true, Some(source(9)), at(200));
+        assert_eq!(acts, [(0, Act::Became(State::Init, Cause::Start))], "a link that was down is a new start");
     }
 
     #[test]

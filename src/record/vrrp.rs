@@ -5,8 +5,8 @@ use super::line::Line;
 use crate::decide::vrrp::{Cause, Router, State};
 use crate::types::net::Prefix;
 use crate::types::time::{Tick, millis};
-use serde::Serialize;
-use std::collections::BTreeMap;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// What `run` prints of one virtual address.
@@ -159,6 +159,15 @@ pub(crate) struct Sent {
     pub(crate) failed: u64,
     /// Where they went
     pub(crate) links: Vec<String>,
+}
+
+/// What a process that did not resign leaves for the next one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct HandOver {
+    /// Which routers it was master of.
+    pub(crate) masters: BTreeSet<String>,
+    /// When it ended, in milliseconds since boot.
+    pub(crate) at_ms: f64,
 }
 
 /// The effective priority of this node, as `health score` says it.

@@ -9,7 +9,8 @@ use crate::cli::{Exit, Failure, Process, Verb};
 use crate::cmd::keys::Auth;
 use crate::decide::vrrp::{Act, Acts, Cause, Heard as Advertised, OWNER, Router, Routers, State};
 use crate::record::Head;
-use crate::record::vrrp::{RUN_COLUMNS, RUN_SCHEMA, Run, Score, Told};
+use crate::record::state::{self, Origin};
+use crate::record::vrrp::{HandOver, RUN_COLUMNS, RUN_SCHEMA, Run, Score, Told};
 use crate::sys;
 use crate::sys::clock;
 use crate::sys::netlink::{Change, Netlink};
@@ -86,7 +87,8 @@ struct Flags {
     #[arg(long)]
     check: bool,
 
-    /// Leave without resigning: another process goes on at once
+    /// Leave without resigning or giving up, and go on where an earlier process left so; for a new binary
+    /// or other flags, with vip apply --on-eof keep
     #[arg(long)]
     no_resign: bool,
 
@@ -277,8 +279,10 @@ impl<'a> Runner<'a> {
         let mut watch = self.watch()?;
         let mut feed = self.flags.track.is_some().then(Feed::default);
         let mut complaints = Complaints::new(&self.who);
-        self.look(&mut netlink, clock::boot())?;
+        self.resume(clock::boot())?;
+        // Who is in standby or has no priority yet does not even begin.
         self.look_for_standby(clock::boot())?;
+        self.look(&mut netlink, clock::boot())?;
         for at in 0..self.routers.all.len() {
             // Whatever an earlier run has left is not this one's: the first word is no renewal.
             if self.routers.all[at].state == State::Init {
@@ -660,8 +664,45 @@ impl<'a> Runner<'a> {
     }
 
     fn leave(&mut self) -> Result<(), Failure> {
+        if self.flags.no_resign {
+            // Whoever comes next goes on: nothing is given up.
+            return self.hand_over();
+        }
         let acts = self.routers.shutdown(!self.flags.no_resign, clock::boot());
         self.act(acts, clock::boot())
+    }
+
+    fn hand_over_file(&self) -> (PathBuf, Origin) {
+        let path = sys::state::folder().join(format!("vrrp-{}-handover.json", self.node));
+        let (boot_id, at) = (clock::boot_id(), clock::boot());
+        (path, Origin { command: "vrrp-handover", host: self.node.clone(), boot_id, at })
+    }
+
+    fn hand_over(&self) -> Result<(), Failure> {
+        let (path, origin) = self.hand_over_file();
+        let masters = self.specs.iter().zip(&self.routers.all).filter(|(_, router)| router.state == State::Master);
+        let masters = masters.map(|(spec, _)| spec.name()).collect();
+        let bytes = state::write(&origin, &HandOver { masters, at_ms: origin.at.as_ms() }).unwrap_or_default();
+        Ok(sys::state::replace(&path, &bytes)?)
+    }
+
+    /// Goes on for a process that has just left without resigning; its word counts once, and for as long
+    /// as nobody else can have taken over.
+    fn resume(&mut self, now: Tick) -> Result<(), Failure> {
+        let (path, origin) = self.hand_over_file();
+        let Some(bytes) = sys::state::read(&path)?.filter(|_| self.flags.no_resign) else { return Ok(()) };
+        let _ = std::fs::remove_file(&path);
+        match state::read::<HandOver>(&bytes, &origin) {
+            Ok(state::Read::Current(left)) => {
+                for (spec, router) in self.specs.iter().zip(&mut self.routers.all) {
+                    let in_time = now.as_ms() - left.at_ms < millis(spec.settings.interval * 3);
+                    router.resumes = in_time && left.masters.contains(&spec.name());
+                }
+            }
+            Ok(state::Read::OtherBoot) => {}
+            Err(why) => self.complain(&format!("{} is not what an earlier run left: {why}", path.display()), now),
+        }
+        Ok(())
     }
 
     /// Tells a fault on standard error, the same at most once a minute.
