@@ -223,9 +223,32 @@ fn a_node_that_is_less_well_serves_less_and_loses_no_connection() {
     fs::remove_file(sick).unwrap();
     cluster.never_twice(SECOND);
     assert_eq!(cluster.settles(10 * SECOND, &["n1", "n2", "n3"]), home);
+    // Maintenance is not health: it drains too.
+    let standby = cluster.hosts[1].folder.join("state/standby");
+    fs::write(&standby, "disk").unwrap();
+    cluster.settles(5 * SECOND, &["n1", "n3"]);
     for connection in &mut connections {
         connection.echo(2 * SECOND).unwrap();
     }
+    fs::remove_file(standby).unwrap();
+    assert_eq!(cluster.settles(10 * SECOND, &["n1", "n2", "n3"]), home);
+}
+
+/// A process that only two hosts need ends: its host says goodbye, and is not shot.
+#[test]
+fn the_death_of_what_settles_a_tie_leaves_one_owner() {
+    let mut cluster = Cluster::with(2, |lab, client| {
+        format!("{}\nveto=10.77.9.9\nlog={}", power_switch(lab, client), client.folder.display())
+    });
+    for words in ["fence records", "health ping", "^tee -a"] {
+        cluster.settles(10 * SECOND, &["n1", "n2"]);
+        nix::sys::signal::kill(cluster.recipes[1].process(words), Signal::SIGKILL).unwrap();
+        cluster.settles(5 * SECOND, &["n1"]);
+        assert_eq!(cluster.recipes[1].ends(5 * SECOND), Some(71), "{words}");
+        assert!(!cluster.client.folder.join("shots").exists(), "{words}: {}", cluster.logs());
+        cluster.recipes[1] = cluster.start(1);
+    }
+    cluster.settles(10 * SECOND, &["n1", "n2"]);
 }
 
 #[test]

@@ -520,6 +520,7 @@ impl Planner {
                     }
                     _ => (status, since),
                 };
+                let closed = known.lists.as_ref().is_some_and(|lists| lists.unfit);
                 let health_pct = known.health_pct(now).or(self.needs_health.then_some(0));
                 let node = Node {
                     status,
@@ -534,7 +535,8 @@ impl Planner {
                     health_pct,
                     standby: known.standby.clone(),
                     left: known.left,
-                    unfit: health_pct == Some(0) || known.lists.as_ref().is_some_and(|lists| lists.unfit),
+                    unfit: health_pct == Some(0) || closed,
+                    closed,
                     proven_off: known.is_off(),
                 };
                 (name.clone(), node)

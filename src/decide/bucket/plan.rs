@@ -91,6 +91,8 @@ pub(crate) struct Node {
     pub(crate) standby: Option<String>,
     /// Its health says that it must not serve: an effective priority of 0.
     pub(crate) unfit: bool,
+    /// Its applier says that it carries no plan out that would take something.
+    pub(crate) closed: bool,
     /// It said goodbye, and nothing else since.
     pub(crate) left: bool,
     /// A record proves that it is off, in the life that was heard last.
@@ -112,6 +114,7 @@ impl Default for Node {
             health_pct: None,
             standby: None,
             unfit: false,
+            closed: false,
             left: false,
             proven_off: false,
         }
@@ -119,10 +122,12 @@ impl Default for Node {
 }
 
 impl Node {
-    /// It says that it cannot serve, and holds nothing: it need not follow anybody's map. To take
-    /// something it would have to say first that it is well, and follow ours.
+    /// It holds nothing, and who would take something for it says that it does not: it need not follow
+    /// anybody's map. To take something it would have to say first that it can, and follow ours.
+    ///
+    /// That its health is bad is no such word: a plan from before may be on its way to the kernel.
     fn takes_nothing(&self) -> bool {
-        self.unfit && self.own.as_ref().is_some_and(Buckets::is_empty)
+        self.closed && self.own.as_ref().is_some_and(Buckets::is_empty)
     }
 }
 
@@ -857,6 +862,8 @@ mod tests {
         let mut sick = nodes.clone();
         let n2 = sick.nodes.get_mut("n2").unwrap();
         (n2.unfit, n2.own) = (true, Some(Buckets::new()));
+        assert_eq!(conclude(&strict, &sick).mine, list("1-2"), "a plan from when it was well may be under way");
+        sick.nodes.get_mut("n2").unwrap().closed = true;
         assert_eq!(conclude(&strict, &sick).mine, Buckets::all(6), "who holds nothing and says so need not agree");
         nodes.nodes.get_mut("n2").unwrap().epoch = Some(first.epoch);
         let second = conclude(&strict, &nodes);

@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation)]
 
-use super::plan::{Fencing, Memory, Settings, View, plan};
+use super::plan::{Fencing, Memory, Quorum, Settings, View, plan};
 use crate::types::bucket::{Buckets, Owners};
 use crate::types::draw::Draw;
 use crate::types::status::Status;
@@ -91,6 +91,9 @@ struct World {
     verdicts: BTreeMap<(usize, usize), u64>,
     settings: Vec<Settings>,
     total: u16,
+    /// Whether votes are counted, and the hosts that the others do not hear, nor they them.
+    counts: bool,
+    apart: Vec<usize>,
 }
 
 fn name(idx: usize) -> String {
@@ -112,6 +115,8 @@ impl World {
             verdicts: BTreeMap::new(),
             settings: (0..n_hosts).map(|host| Self::settings(host, n_hosts, total)).collect(),
             total,
+            counts: false,
+            apart: Vec::new(),
         }
     }
 
@@ -148,6 +153,31 @@ impl World {
                 self.verdicts.insert((host, other), now + DEAD_AFTER);
             }
         }
+    }
+
+    /// Parts some hosts from the others. Each judges by itself, and nobody hears the other side's votes.
+    fn split(&mut self, apart: Vec<usize>) {
+        for host in 0..self.hosts.len() {
+            for other in 0..self.hosts.len() {
+                if apart.contains(&host) != apart.contains(&other) {
+                    // Whoever is in the smaller side gives up at its own verdict, and not later than that.
+                    let is_small = self.is_small(host, &apart);
+                    let late = if is_small { 0 } else { self.draw.below(2 * BEAT) };
+                    self.verdicts.insert((host, other), self.now + DEAD_AFTER + late);
+                }
+            }
+        }
+        self.apart = apart;
+    }
+
+    fn is_small(&self, host: usize, apart: &[usize]) -> bool {
+        let side = if apart.contains(&host) { apart.len() } else { self.hosts.len() - apart.len() };
+        side * 2 <= self.hosts.len()
+    }
+
+    fn join(&mut self) {
+        let apart = std::mem::take(&mut self.apart);
+        self.verdicts.retain(|(host, other), _| apart.contains(host) == apart.contains(other));
     }
 
     fn heal(&mut self, host: usize) {
@@ -201,7 +231,8 @@ impl World {
     fn judge(&mut self, host: usize) {
         let now = self.now;
         for other in 0..self.hosts.len() {
-            let chance = self.draw.below(2_000) == 0;
+            // Where votes are counted that is a side that gives up, and takes a take-after to come back.
+            let chance = self.draw.below(2_000) == 0 && !self.counts;
             let down = self.verdicts.get(&(host, other)).is_some_and(|at| *at <= now);
             let host = &mut self.hosts[host];
             let Some(&(heard, _)) = host.heard.get(&other) else { continue };
@@ -215,6 +246,12 @@ impl World {
                 node.status = status;
                 node.since = tick(now);
             }
+        }
+        if self.counts {
+            let (all, me) = (self.hosts.len(), name(host));
+            let view = &mut self.hosts[host].view;
+            let here = view.nodes.iter().filter(|(node, seen)| **node != me && seen.status == Status::Up).count() + 1;
+            view.quorum = if here * 2 > all { Quorum::Yes } else { Quorum::No };
         }
     }
 
@@ -286,7 +323,8 @@ impl World {
         };
         for other in (0..self.hosts.len()).filter(|&other| other != idx) {
             let delay = self.draw.below(3 * BEAT);
-            if self.draw.below(100) >= self.loss_pct && !self.hosts[idx].cut && !self.hosts[other].cut {
+            let parted = self.apart.contains(&idx) != self.apart.contains(&other);
+            if self.draw.below(100) >= self.loss_pct && !parted && !self.hosts[idx].cut && !self.hosts[other].cut {
                 self.wire.push((now + delay, other, idx, beat.clone()));
             }
         }
@@ -374,6 +412,33 @@ fn health_moves_a_share_or_all_of_it_and_brings_it_back() {
     }
     world.run(4_000);
     assert_eq!(world.owned(), homes);
+}
+
+#[test]
+fn a_split_is_served_by_the_larger_side_alone() {
+    for seed in 0..2 * runs() {
+        let n_hosts = [3, 5, 4][seed as usize % 3];
+        let mut world = World::new(n_hosts, 12, seed, [0, 20][seed as usize % 2]);
+        world.counts = true;
+        world.run(4_000);
+        let homes = world.owned();
+        let mut hosts: Vec<usize> = (0..n_hosts).collect();
+        for idx in (1..n_hosts).rev() {
+            hosts.swap(idx, world.draw.below(idx as u64 + 1) as usize);
+        }
+        hosts.truncate(1 + world.draw.below(n_hosts as u64 - 1) as usize);
+        world.split(hosts.clone());
+        world.run(4_000);
+        let owned = |world: &World, small: bool| -> usize {
+            let side = (0..n_hosts).filter(|&host| world.is_small(host, &hosts) == small);
+            side.map(|host| world.hosts[host].kernel.own.len()).sum()
+        };
+        let has_majority = hosts.len() * 2 != n_hosts;
+        assert_eq!((owned(&world, true), owned(&world, false)), (0, if has_majority { 12 } else { 0 }), "seed {seed}");
+        world.join();
+        world.run(6_000);
+        assert_eq!(world.owned(), homes, "seed {seed}");
+    }
 }
 
 /// How many worlds are played: seconds' worth, and minutes' worth by night.
