@@ -5,6 +5,7 @@ pub mod fence;
 pub mod hash_owner;
 pub mod health;
 pub mod heartbeat;
+mod life;
 pub mod quorum;
 pub mod vip;
 pub mod vrrp;
