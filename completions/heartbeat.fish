@@ -37,7 +37,7 @@ permissive\t'Then: sign, and still take unsigned frames'
 enforce\t'At last: take signed frames only'"
 complete -c heartbeat -n "__fish_heartbeat_using_subcommand send" -l interval -d 'Time from beat to beat' -r
 complete -c heartbeat -n "__fish_heartbeat_using_subcommand send" -l count -d 'End after N beats' -r
-complete -c heartbeat -n "__fish_heartbeat_using_subcommand send" -l payload -d 'Carry the newest record of FILE (\'-\': of standard input); may be given several times' -r
+complete -c heartbeat -n "__fish_heartbeat_using_subcommand send" -l payload -d 'Carry the newest record of each kind and subject in FILE (\'-\': the newest of standard input); may be given several times' -r
 complete -c heartbeat -n "__fish_heartbeat_using_subcommand send" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c heartbeat -n "__fish_heartbeat_using_subcommand send" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c heartbeat -n "__fish_heartbeat_using_subcommand send" -l goodbye -d 'On TERM say goodbye, with what the payload says that this node still owns'

@@ -31,6 +31,9 @@ _vip() {
             vip,del)
                 cmd="vip__subcmd__del"
                 ;;
+            vip,elect)
+                cmd="vip__subcmd__elect"
+                ;;
             vip,peers)
                 cmd="vip__subcmd__peers"
                 ;;
@@ -53,7 +56,7 @@ _vip() {
 
     case "${cmd}" in
         vip)
-            opts="-h -V --help --version show add del arp who dad peers tickle apply watch"
+            opts="-h -V --help --version show add del arp who dad peers tickle elect apply watch"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -113,7 +116,7 @@ _vip() {
             return 0
             ;;
         vip__subcmd__apply)
-            opts="-t -h -V --follow --on-eof --for --dev --only --share --vmac --lifetime --announce --refresh --kill-connections --dry-run --explain --table --schema --node --timeout --help --version"
+            opts="-t -h -V --follow --on-eof --for --dev --only --share --vmac --lifetime --announce --refresh --beat --kill-connections --dry-run --explain --table --schema --node --timeout --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -148,6 +151,10 @@ _vip() {
                     return 0
                     ;;
                 --refresh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --beat)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -262,6 +269,76 @@ _vip() {
             fi
             case "${prev}" in
                 --dev)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --node)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        vip__subcmd__elect)
+            opts="-t -h -V --vip --dev --members --no-preempt --fencing --dead-after --lifetime --take-after --quorum --standby --state --follow --renew --for --pass --exit-zero --table --schema --node --timeout --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --vip)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dev)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --members)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --no-preempt)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --fencing)
+                    COMPREPLY=($(compgen -W "required none" -- "${cur}"))
+                    return 0
+                    ;;
+                --dead-after)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --lifetime)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --take-after)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --standby)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --state)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --renew)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --for)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -34,6 +34,7 @@ complete -c vip -n "__fish_vip_needs_command" -f -a "who" -d 'Ask the wire who h
 complete -c vip -n "__fish_vip_needs_command" -f -a "dad" -d 'Look for duplicates of an address without claiming it'
 complete -c vip -n "__fish_vip_needs_command" -f -a "peers" -d 'List the TCP peers that are connected to an address'
 complete -c vip -n "__fish_vip_needs_command" -f -a "tickle" -d 'After a take-over, make each TCP peer notice at once'
+complete -c vip -n "__fish_vip_needs_command" -f -a "elect" -d 'Conclude from node records who should serve each address, and whether this node may do it now'
 complete -c vip -n "__fish_vip_needs_command" -f -a "apply" -d 'Make the kernel agree with the elections on standard input: carry and announce what is mine'
 complete -c vip -n "__fish_vip_needs_command" -f -a "watch" -d 'Report changes of links and addresses as they happen'
 complete -c vip -n "__fish_vip_using_subcommand show" -l dev -d 'Only on this interface' -r
@@ -123,6 +124,29 @@ complete -c vip -n "__fish_vip_using_subcommand tickle" -s t -l table -d 'Print 
 complete -c vip -n "__fish_vip_using_subcommand tickle" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
 complete -c vip -n "__fish_vip_using_subcommand tickle" -s h -l help -d 'Print help'
 complete -c vip -n "__fish_vip_using_subcommand tickle" -s V -l version -d 'Print version'
+complete -c vip -n "__fish_vip_using_subcommand elect" -l vip -d 'The addresses that are elected about' -r
+complete -c vip -n "__fish_vip_using_subcommand elect" -l dev -d 'The interface that carries them [default: the one whose network fits]' -r
+complete -c vip -n "__fish_vip_using_subcommand elect" -l members -d 'Every node that may serve [default, for a single run: the nodes that the input names]' -r
+complete -c vip -n "__fish_vip_using_subcommand elect" -l no-preempt -d 'Leave an address where it is while its node stands; with addresses, for those only' -r
+complete -c vip -n "__fish_vip_using_subcommand elect" -l fencing -d 'What proves that a silent node serves no more' -r -f -a "required\t'A record of fence'
+none\t'Silence for --take-after; needs a lease, or a split serves twice'"
+complete -c vip -n "__fish_vip_using_subcommand elect" -l dead-after -d 'From the last sign of life to the verdict down, as heartbeat recv has it' -r
+complete -c vip -n "__fish_vip_using_subcommand elect" -l lifetime -d 'The lifetime of an address, as vip apply has it; the kernel may be half a second late' -r
+complete -c vip -n "__fish_vip_using_subcommand elect" -l take-after -d 'From the last sign of life to a take-over [default: dead-after + lifetime + 150ms, the least is 100ms]' -r
+complete -c vip -n "__fish_vip_using_subcommand elect" -l standby -d 'While FILE is there this node does not stand; its text is the reason' -r -F
+complete -c vip -n "__fish_vip_using_subcommand elect" -l state -d 'Remember from run to run' -r -F
+complete -c vip -n "__fish_vip_using_subcommand elect" -l renew -d 'Repeat the conclusions at least every D, for no longer than --dead-after without input' -r
+complete -c vip -n "__fish_vip_using_subcommand elect" -l for -d 'End after D with the status of the last conclusion' -r
+complete -c vip -n "__fish_vip_using_subcommand elect" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
+complete -c vip -n "__fish_vip_using_subcommand elect" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
+complete -c vip -n "__fish_vip_using_subcommand elect" -l quorum -d 'Take nothing without a word of quorum; without this flag a run that hears none does not wait for it'
+complete -c vip -n "__fish_vip_using_subcommand elect" -l follow -d 'Conclude after each step of the input, and print what changed'
+complete -c vip -n "__fish_vip_using_subcommand elect" -l pass -d 'Copy each line of input first'
+complete -c vip -n "__fish_vip_using_subcommand elect" -l exit-zero -d 'End with status 0 whatever was concluded'
+complete -c vip -n "__fish_vip_using_subcommand elect" -s t -l table -d 'Print a table for a person instead of JSON'
+complete -c vip -n "__fish_vip_using_subcommand elect" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
+complete -c vip -n "__fish_vip_using_subcommand elect" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c vip -n "__fish_vip_using_subcommand elect" -s V -l version -d 'Print version'
 complete -c vip -n "__fish_vip_using_subcommand apply" -l on-eof -d 'What the end of input means with --follow' -r -f -a "release\t'Give every address back'
 keep\t'Leave what stands'"
 complete -c vip -n "__fish_vip_using_subcommand apply" -l for -d 'End after D, leaving what stands' -r
@@ -132,6 +156,7 @@ complete -c vip -n "__fish_vip_using_subcommand apply" -l share -d 'Serve these 
 complete -c vip -n "__fish_vip_using_subcommand apply" -l lifetime -d 'The kernel itself removes an address that was not elected again for D: whole seconds, at least 2; with --follow, silence of the input for D gives everything back' -r
 complete -c vip -n "__fish_vip_using_subcommand apply" -l announce -d 'Announce a gained address N times at once, and as often again 5 s later' -r
 complete -c vip -n "__fish_vip_using_subcommand apply" -l refresh -d 'Announce what is carried again every D' -r
+complete -c vip -n "__fish_vip_using_subcommand apply" -l beat -d 'Write what this node serves (vip.address) to FILE, for heartbeat send --payload' -r -F
 complete -c vip -n "__fish_vip_using_subcommand apply" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c vip -n "__fish_vip_using_subcommand apply" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c vip -n "__fish_vip_using_subcommand apply" -l follow -d 'Go on; when the input ends, give everything back'

@@ -55,7 +55,7 @@ complete -c vrrp -n "__fish_vrrp_using_subcommand run" -l node -d 'Call this nod
 complete -c vrrp -n "__fish_vrrp_using_subcommand run" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c vrrp -n "__fish_vrrp_using_subcommand run" -l vmac -d 'Send from the virtual router\'s MAC, as the RFC asks'
 complete -c vrrp -n "__fish_vrrp_using_subcommand run" -l check -d 'Look whether all of this can be used, and do nothing'
-complete -c vrrp -n "__fish_vrrp_using_subcommand run" -l no-resign -d 'Leave without resigning: another process goes on at once'
+complete -c vrrp -n "__fish_vrrp_using_subcommand run" -l no-resign -d 'Leave without resigning or giving up, and go on where an earlier process left so; for a new binary or other flags, with vip apply --on-eof keep'
 complete -c vrrp -n "__fish_vrrp_using_subcommand run" -s t -l table -d 'Print a table for a person instead of JSON'
 complete -c vrrp -n "__fish_vrrp_using_subcommand run" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
 complete -c vrrp -n "__fish_vrrp_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'

@@ -31,7 +31,7 @@ fn blocks() -> Vec<String> {
 #[test]
 fn the_pipelines_work_as_pasted() {
     let blocks = blocks();
-    assert_eq!(blocks.len(), 8, "{blocks:#?}");
+    assert_eq!(blocks.len(), 9, "{blocks:#?}");
     let folder = std::env::temp_dir().join(format!("failover-readme-{}", std::process::id()));
     // One shell, as a reader's: later ones build on earlier ones.
     let mut script = "set -euo pipefail\n".to_owned();
@@ -55,6 +55,7 @@ fn the_pipelines_work_as_pasted() {
         &["request reply"],
         &["n1", "n2"],
         &["table ip failover_192_0_2_100", "\"n3\""],
+        &["\"needs_fence\":[\"n2\"]", "not proven off"],
         &["n2 is up"],
         &["PRIORITY", "200"],
         &["192.0.2.200: serve, since no advert was heard", "192.0.2.200: leave, since it was told to stop"],
@@ -63,5 +64,5 @@ fn the_pipelines_work_as_pasted() {
             assert!(part.contains(word), "no {word} in {part}\n{complained}");
         }
     }
-    assert_eq!(parts.len(), 7, "{said}");
+    assert_eq!(parts.len(), 8, "{said}");
 }

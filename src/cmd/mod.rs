@@ -6,6 +6,7 @@ pub mod hash_owner;
 pub mod health;
 pub mod heartbeat;
 mod keys;
+mod life;
 pub mod quorum;
 pub mod vip;
 pub mod vrrp;

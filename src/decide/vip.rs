@@ -42,6 +42,19 @@ pub(crate) fn link_with<'a>(links: &'a [Link], addresses: &[Address], prefix: Pr
     one(&links.iter().filter(carries).collect::<Vec<_>>())
 }
 
+/// The host's own address on an interface beside a virtual one: no other virtual one, in the network that
+/// has it where there is such, and the lowest of those.
+pub(crate) fn own_address(addresses: &[Address], ifindex: u32, vip: Prefix) -> Option<IpAddr> {
+    let fits = |address: &&Address| {
+        address.ifindex == ifindex
+            && !address.is_ours()
+            && address.prefix.addr != vip.addr
+            && address.prefix.addr.is_ipv4() == vip.addr.is_ipv4()
+    };
+    let nearest = |address: &&Address| (!address.prefix.contains(vip.addr), address.prefix.addr);
+    addresses.iter().filter(fits).min_by_key(nearest).map(|address| address.prefix.addr)
+}
+
 fn one<'a>(fitting: &[&'a Link]) -> Result<&'a Link, NoLink> {
     match fitting {
         [] => Err(NoLink::None),
@@ -141,6 +154,11 @@ pub(crate) struct Order {
     pub(crate) held: bool,
     /// The master's own address.
     pub(crate) master: Option<IpAddr>,
+    /// The master's name, and the number of its election.
+    pub(crate) elected: Option<String>,
+    pub(crate) epoch: Option<u64>,
+    /// Why this node does not stand.
+    pub(crate) standby: Option<String>,
     /// The same said again.
     pub(crate) renewal: bool,
     /// When it must have been said again.

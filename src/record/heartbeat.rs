@@ -157,6 +157,8 @@ pub(crate) struct Traveller {
     read_at: Tick,
     /// Its text without `time`, to see whether there is news.
     pub(crate) content: Vec<u8>,
+    /// Its kind and subject: a newer record about the same takes its place.
+    pub(crate) about: (String, Option<String>),
 }
 
 /// Whether a field of a record of this kind leaves the machine.
@@ -202,7 +204,8 @@ impl Traveller {
         }
         let mut content = Vec::new();
         put_content(&record, &kind, &mut content);
-        Ok(Traveller { text, valid_for_ms, read_at: now, content })
+        let subject = record.get("subject").ok().flatten();
+        Ok(Traveller { text, valid_for_ms, read_at: now, content, about: (kind, subject) })
     }
 
     /// The record as it leaves at `now`, its validity shortened by the time that it waited here.

@@ -26,6 +26,11 @@ struct Version {
     modified: (i64, i64),
 }
 
+/// Whether the folder of a file is there, so that the file can be waited for.
+pub(crate) fn has_folder(path: &Path) -> bool {
+    path.parent().is_some_and(|folder| folder.as_os_str().is_empty() || folder.is_dir())
+}
+
 impl std::fmt::Debug for Watch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.files.iter().map(|file| &file.path)).finish()

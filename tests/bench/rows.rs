@@ -708,7 +708,7 @@ fn takeover(name: &str, bench: &Bench, report: &mut Report, interval_ms: u64) {
         let mut gaps = [Vec::new(), Vec::new()];
         for _ in 0..bench.pairs(20) {
             for (scene, gaps) in [&ours, &peer].into_iter().zip(&mut gaps) {
-                gaps.push(scene.play(fault, lasts, window).0);
+                gaps.push(scene.play(fault, lasts, window).gap);
                 scene.settles();
             }
         }

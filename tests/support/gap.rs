@@ -134,6 +134,12 @@ impl Answers {
         self.all.windows(2).filter(|pair| pair[1].0 >= since && pair[0].1 != pair[1].1).count()
     }
 
+    /// How long after `since` somebody else than `host` still answered.
+    pub(crate) fn others_until(&self, host: u8, since: Instant) -> Duration {
+        let others = self.all.iter().filter(|(at, by)| *by != host && *at >= since);
+        others.map(|(at, _)| *at - since).max().unwrap_or_default()
+    }
+
     /// Who answered last.
     pub(crate) fn last(&self) -> Option<u8> {
         self.all.last().map(|(_, host)| *host)

@@ -96,6 +96,18 @@ fn has(host: &Host) -> bool {
     host.sh("ip addr show dev eth0").contains(VIP)
 }
 
+/// What a client saw.
+pub(crate) struct Played {
+    /// The longest silence of the take-over.
+    pub(crate) gap: Duration,
+    /// The longest silence after the fault has ended.
+    pub(crate) back: Duration,
+    /// How long after that another than the preferred host still answered.
+    pub(crate) others_until: Duration,
+    /// How often another host than before answered after that.
+    pub(crate) changes: usize,
+}
+
 /// Two hosts with routers, a client that probes every millisecond.
 pub(crate) struct Scene {
     lab: Lab,
@@ -140,8 +152,8 @@ impl Scene {
         }
     }
 
-    /// The longest silence of the take-over, and of the way back with its changes of owner.
-    pub(crate) fn play(&self, fault: Fault, lasts: Duration, window: Duration) -> (Duration, Duration, usize) {
+    /// Plays a fault and its end.
+    pub(crate) fn play(&self, fault: Fault, lasts: Duration, window: Duration) -> Played {
         let prober = Prober::start(&self.client, VIP, Duration::from_millis(1));
         std::thread::sleep(Duration::from_millis(300));
         let struck = Instant::now();
@@ -154,6 +166,11 @@ impl Scene {
         self.strike(fault, false);
         std::thread::sleep(window);
         let back = prober.stop();
-        (gap, back.longest_silence(healed), back.changes(healed))
+        Played {
+            gap,
+            back: back.longest_silence(healed),
+            others_until: back.others_until(1, healed),
+            changes: back.changes(healed),
+        }
     }
 }

@@ -5,10 +5,10 @@ use crate::cli::input::{Complaints, Fed, Feed, Got, Lines};
 use crate::cli::stream::{Pump, Woken};
 use crate::cli::{Exit, Failure, Process, Verb};
 use crate::cmd::fence;
-use crate::decide::bucket::plan::{Fencing, Memory, Node, Plan, Quorum, Settings, View, lan_is_dead, plan};
+use crate::cmd::life::{self, Life, ProofBy};
+use crate::decide::bucket::plan::{Memory, Node, Plan, Quorum, Settings, View, lan_is_dead, plan};
 use crate::record::bucket::{
-    Links, Lists, Move, NodeSeen, PLAN_COLUMNS, PLAN_SCHEMA, Plan as Record, Remembered, Rest, Score, Side, Word,
-    read_words,
+    Links, Lists, Move, NodeSeen, PLAN_COLUMNS, PLAN_SCHEMA, Plan as Record, Remembered, Score, Side, Word, read_words,
 };
 use crate::record::line::Line;
 use crate::record::state::{self, Origin};
@@ -16,13 +16,12 @@ use crate::record::{Head, config};
 use crate::sys;
 use crate::sys::clock;
 use crate::sys::state::Lock;
-use crate::sys::watch::Watch;
+use crate::sys::watch::{self, Watch};
 use crate::types::bucket::{Buckets, MAX_TOTAL, Owners};
 use crate::types::node::Standby;
-use crate::types::proof::Proof;
 use crate::types::status::Status;
 use crate::types::time::{Span, Tick};
-use clap::{ArgMatches, Args, ValueEnum};
+use clap::{ArgMatches, Args};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -132,14 +131,6 @@ struct Flags {
     exit_zero: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ProofBy {
-    /// A record of fence
-    Required,
-    /// Silence for --take-after; needs a lease, or a split serves twice
-    None,
-}
-
 /// It stands in the comment of a rule, where there is room for 16 bytes.
 fn digest(text: &str) -> Result<String, String> {
     let fits = (1..=16).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric());
@@ -197,10 +188,7 @@ fn settings(flags: &Flags, me: &str) -> Result<Settings, Failure> {
         weights,
         fail_back: !flags.no_fail_back,
         me: me.to_owned(),
-        fencing: match flags.fencing {
-            ProofBy::Required => Fencing::Required,
-            ProofBy::None => Fencing::None,
-        },
+        fencing: flags.fencing.fencing(),
         take_after,
         dead_after: flags.dead_after.0,
         wait_for_all: flags.wait_for_all.map_or(members == 2, |answer| answer == YesNo::Yes),
@@ -234,50 +222,18 @@ fn homes(text: &str) -> Result<Owners, Failure> {
 /// What is known of a node, from all that said something about it.
 #[derive(Clone, Debug, Default)]
 struct Known {
-    status: Option<(Status, Tick)>,
-    expires: Option<Tick>,
-    voted: Option<(Status, Tick)>,
-    vote_expires: Option<Tick>,
-    heard: bool,
-    last: Tick,
-    /// When this node heard it last.
-    up: Option<Tick>,
+    life: Life,
     lists: Option<Lists>,
     /// Until when the lists hold; for lists that came in expired, since when they are.
     until: Option<Tick>,
     links: Option<Links>,
-    left: bool,
     /// What it hears of others.
     view: BTreeMap<String, Status>,
     weight: Option<u32>,
     score: Option<Score>,
-    standby: Option<String>,
-    incarnation: Option<u64>,
-    proof: Option<Proof>,
 }
 
 impl Known {
-    /// What is to be made of this node's own ears and of the votes.
-    ///
-    /// A majority's word holds. Where the votes are none, who is heard here lives, and who is not
-    /// heard is neither alive nor dead, but for a tie that only its proof can settle.
-    fn verdict(&self, tied: bool, now: Tick) -> Option<(Status, Tick)> {
-        let own = match (self.status, self.expires.filter(|expires| *expires <= now)) {
-            (Some(_), Some(expired)) => Some((Status::Unknown, expired)),
-            (own, _) => own,
-        };
-        let voted = match (self.voted, self.vote_expires.filter(|expires| *expires <= now)) {
-            (Some(_), Some(expired)) => Some((Status::Unknown, expired)),
-            (voted, _) => voted,
-        };
-        match (voted, own) {
-            (Some((Status::Unknown, _)), Some((Status::Up, since))) => Some((Status::Up, since)),
-            (Some((Status::Unknown, _)), Some((Status::Down, since))) if tied => Some((Status::Down, since)),
-            (Some(voted), _) => Some(voted),
-            (None, own) => own,
-        }
-    }
-
     /// What is left of its weight, in per cent; `None` where it has told no score.
     ///
     /// A node whose scores fell silent is the last choice, not absent, and not better than it was.
@@ -290,10 +246,6 @@ impl Known {
         };
         let is_silent = score.until_ms.and_then(Tick::from_ms).is_some_and(|until| until <= now);
         Some(if is_silent { left.min(1) } else { left })
-    }
-
-    fn is_off(&self) -> bool {
-        self.proof.is_some_and(|proof| proof.holds(self.incarnation, self.up))
     }
 }
 
@@ -380,32 +332,10 @@ impl Planner {
     }
 
     fn note(&mut self, word: Word, now: Tick) {
-        let arrived = word.received_ms.and_then(Tick::from_ms).map_or(now, |tick| tick.min(now));
-        let expires = word
-            .valid_for_ms
-            .filter(|ms| ms.is_finite() && *ms >= 0.0)
-            .map(|ms| arrived.after(Duration::try_from_secs_f64(ms / 1000.0).unwrap_or(Duration::MAX)));
-        let known = self.known.entry(word.node).or_default();
-        if let Some(status) = word.status {
-            let slot = if word.voted { &mut known.voted } else { &mut known.status };
-            match slot {
-                Some((old, _)) if *old == status => {}
-                _ => *slot = Some((status, arrived)),
-            }
-            if !word.voted && status == Status::Up {
-                known.last = arrived;
-                known.up = Some(arrived);
-            }
-            known.heard |=
-                !word.voted && (status == Status::Up || (status == Status::Down && word.incarnation.is_some()));
-            *(if word.voted { &mut known.vote_expires } else { &mut known.expires }) = expires;
-        }
-        if let Some(incarnation) = word.incarnation {
-            // A proof is of one life; what the node listed in an earlier one it lost with it.
-            known.incarnation = Some(incarnation);
-        }
+        let (arrived, expires) = life::times(word.received_ms, word.valid_for_ms, now);
+        let known = self.known.entry(word.node.clone()).or_default();
+        known.life.note(&word, now);
         known.links = word.links.or(known.links.take());
-        known.left = word.left.unwrap_or(known.left);
         if let Some(view) = word.view {
             known.view = view;
         }
@@ -417,20 +347,11 @@ impl Planner {
                 _ => until,
             };
             known.lists = Some(lists);
-            known.last = known.last.max(arrived);
-            known.heard = true;
+            known.life.last = known.life.last.max(arrived);
+            known.life.heard = true;
         }
         known.weight = word.weight.or(known.weight);
         known.score = word.score.or(known.score);
-        match word.standby {
-            Some(Rest::Because(reason)) => known.standby = Some(reason),
-            Some(Rest::No) => known.standby = None,
-            None => {}
-        }
-        if let Some(proven) = word.proof {
-            // One that names no life is about the one that is known now.
-            known.proof = Some(Proof { incarnation: proven.incarnation.or(known.incarnation), at: arrived });
-        }
         if let Some(side) = word.quorum {
             self.side = Some((side, expires));
         }
@@ -442,8 +363,7 @@ impl Planner {
         self.standby = sys::state::standby(self.standby_file.as_deref(), vip.as_deref())?;
         for (node, kept) in fence::proofs(&self.settings.me, now)?.nodes {
             if self.is_member(&node) {
-                let (proof, known) = (kept.proof(), self.known.entry(node).or_default());
-                known.proof = known.proof.filter(|old| old.at > proof.at).or(Some(proof));
+                self.known.entry(node).or_default().life.prove(kept.proof());
             }
         }
         let Some(path) = self.own.clone() else { return Ok(()) };
@@ -487,27 +407,15 @@ impl Planner {
         dead.then(|| Standby { reason: format!("link {lan}, the LAN, carries nothing") })
     }
 
-    /// What may be done on this side.
-    fn quorum(&self, now: Tick) -> Quorum {
-        match &self.side {
-            None if self.needs_quorum => Quorum::Pending(Vec::new()),
-            None => Quorum::NotCounted,
-            Some((_, Some(expires))) if *expires <= now => Quorum::Pending(Vec::new()),
-            Some((side, _)) if side.quorate => Quorum::Yes,
-            Some((side, _)) if side.may_keep => Quorum::Pending(side.waiting_for.clone()),
-            Some(_) => Quorum::No,
-        }
-    }
-
     fn view(&self, now: Tick) -> View {
-        let quorum = self.quorum(now);
+        let quorum = life::quorum(self.side.as_ref(), self.needs_quorum, now);
         let is_tied = |name: &String| matches!(&quorum, Quorum::Pending(tied) if tied.contains(name));
         let mut nodes: BTreeMap<String, Node> = self
             .known
             .iter()
             .map(|(name, known)| {
-                let (status, since) = match known.verdict(known.heard && is_tied(name), now) {
-                    None if known.lists.is_some() => (Status::Up, known.last),
+                let (status, since) = match known.life.verdict(known.life.heard && is_tied(name), now) {
+                    None if known.lists.is_some() => (Status::Up, known.life.last),
                     None => (Status::Unknown, Tick::default()),
                     Some(verdict) => verdict,
                 };
@@ -525,19 +433,19 @@ impl Planner {
                 let node = Node {
                     status,
                     since,
-                    last: known.last,
-                    heard: known.heard,
+                    last: known.life.last,
+                    heard: known.life.heard,
                     own: lists.as_ref().map(|lists| lists.own.clone()),
                     draining: lists.as_ref().map(|lists| lists.draining.clone()).unwrap_or_default(),
                     epoch: lists.as_ref().and_then(|lists| lists.epoch),
                     config: lists.and_then(|lists| lists.config),
                     weight: known.weight,
                     health_pct,
-                    standby: known.standby.clone(),
-                    left: known.left,
+                    standby: known.life.standby.clone(),
+                    left: known.life.left,
                     unfit: health_pct == Some(0) || closed,
                     closed,
-                    proven_off: known.is_off(),
+                    proven_off: known.life.is_off(),
                 };
                 (name.clone(), node)
             })
@@ -546,7 +454,7 @@ impl Planner {
         let living = nodes.iter().filter(|(name, node)| **name != self.settings.me && node.status == Status::Up);
         let told: Vec<(String, Tick)> = living
             .filter_map(|(name, _)| self.known.get(name))
-            .flat_map(|known| known.view.iter().map(|(node, status)| (node, *status, known.last)))
+            .flat_map(|known| known.view.iter().map(|(node, status)| (node, *status, known.life.last)))
             .filter(|(_, status, _)| *status == Status::Down)
             .map(|(node, _, at)| (node.clone(), at))
             .collect();
@@ -706,7 +614,7 @@ fn follow_on(
     let standby = planner.standby_file.clone().unwrap_or_else(|| sys::state::folder().join("standby"));
     let proofs = fence::proofs_file(&planner.settings.me);
     let watched = planner.own.iter().cloned().chain([standby, proofs]);
-    let watched: Vec<PathBuf> = watched.filter(|path| has_folder(path)).collect();
+    let watched: Vec<PathBuf> = watched.filter(|path| watch::has_folder(path)).collect();
     let mut watch = Watch::new(&watched)?;
     let mut feed = Feed::default();
     let stdin = std::io::stdin();
@@ -779,11 +687,6 @@ fn follow_on(
         pump.die(signal);
     }
     Ok(())
-}
-
-/// Whether the folder of a file is there, so that the file can be waited for.
-fn has_folder(path: &std::path::Path) -> bool {
-    path.parent().is_some_and(|folder| folder.as_os_str().is_empty() || folder.is_dir())
 }
 
 /// A view without what changes with every beat.

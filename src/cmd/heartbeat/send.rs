@@ -56,7 +56,8 @@ struct Flags {
     #[arg(long, value_name = "N")]
     count: Option<u64>,
 
-    /// Carry the newest record of FILE ('-': of standard input); may be given several times
+    /// Carry the newest record of each kind and subject in FILE ('-': the newest of standard input); may be given
+    /// several times
     #[arg(long, value_name = "FILE")]
     payload: Vec<String>,
 
@@ -89,7 +90,7 @@ struct End {
 /// One `--payload`.
 struct Source {
     path: Option<PathBuf>,
-    record: Option<Traveller>,
+    records: Vec<Traveller>,
 }
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
@@ -157,7 +158,7 @@ impl Sender {
         let sources = flags
             .payload
             .iter()
-            .map(|path| Source { path: (path != "-").then(|| PathBuf::from(path)), record: None })
+            .map(|path| Source { path: (path != "-").then(|| PathBuf::from(path)), records: Vec::new() })
             .collect();
         Ok(Sender {
             node: process.node.clone(),
@@ -280,7 +281,7 @@ impl Sender {
     fn beat(&mut self, extra: bool, goodbye: bool, now: Tick, process: &Process) -> Result<(), Failure> {
         self.life.sequence += 1;
         let mut payload: Vec<String> =
-            self.sources.iter().filter_map(|source| source.record.as_ref()).map(|record| record.line(now)).collect();
+            self.sources.iter().flat_map(|source| &source.records).map(|record| record.line(now)).collect();
         // What is heard here comes last: it is left out where there is no room.
         let length: usize = payload.iter().map(|line| line.len() + 1).sum();
         if !self.view.is_empty() && length + self.view.len() <= MAX_PAYLOAD {
@@ -332,11 +333,12 @@ impl Sender {
             }
             let Some(path) = self.sources[idx].path.clone() else { continue };
             match sys::state::read(&path) {
-                Ok(None) => news |= self.sources[idx].record.take().is_some(),
+                Ok(None) => news |= !std::mem::take(&mut self.sources[idx].records).is_empty(),
                 Ok(Some(bytes)) => {
                     let text = String::from_utf8_lossy(&bytes);
-                    if let Some(line) = text.lines().rfind(|line| !line.trim().is_empty()) {
-                        news |= self.put(idx, line, &path.display().to_string(), process);
+                    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+                    if !lines.is_empty() {
+                        news |= self.put(idx, &lines, &path.display().to_string(), process);
                     }
                 }
                 Err(error) => process.complain(&error.to_string()),
@@ -379,7 +381,7 @@ impl Sender {
         let mut news = false;
         for (number, line) in lines {
             match line {
-                Ok(line) => news |= self.put(idx, &line, &format!("line {number}"), process),
+                Ok(line) => news |= self.put(idx, &[&line], &format!("line {number}"), process),
                 Err(why) => {
                     self.bad_input = true;
                     process.complain(&format!("line {number} is malformed: {why}"));
@@ -388,44 +390,56 @@ impl Sender {
         }
         if feed.is_ended() {
             // The one who told about our health is gone; the node still lives, and says that much.
-            news |= self.sources[idx].record.take().is_some();
+            news |= !std::mem::take(&mut self.sources[idx].records).is_empty();
         }
         Ok(news)
     }
 
-    /// Puts a record in its source's place; whether there is news. One that does not fit is refused
-    /// and the others go on.
-    fn put(&mut self, idx: usize, line: &str, from: &str, process: &Process) -> bool {
+    /// Puts records in their source's place; whether there is news. One that is none or does not fit is
+    /// refused, and the others go on; where all are refused, the earlier ones stay.
+    fn put(&mut self, idx: usize, lines: &[&str], from: &str, process: &Process) -> bool {
         // Numbers that are still to shrink never grow by more than this.
         const ROOM: usize = 8;
-        let record = match Traveller::read(line, clock::boot()) {
-            Ok(record) => record,
-            Err(why) => {
-                self.bad_input = true;
-                process.complain(&format!("{from} is no record: {why}"));
-                return false;
-            }
-        };
+        let now = clock::boot();
+        let length = |records: &[Traveller]| records.iter().map(|record| record.line(now).len() + 1).sum::<usize>();
         let others: usize = self
             .sources
             .iter()
             .enumerate()
             .filter(|(other, _)| *other != idx)
-            .filter_map(|(_, source)| source.record.as_ref())
-            .map(|record| record.line(clock::boot()).len() + 1)
+            .map(|(_, one)| length(&one.records))
             .sum();
-        let length = record.line(clock::boot()).len();
-        if length + others + ROOM > MAX_PAYLOAD {
-            self.bad_input = true;
-            process.complain(&format!(
-                "{from} does not fit a beat: {length} bytes, {} are left",
-                (MAX_PAYLOAD - ROOM).saturating_sub(others)
-            ));
+        let mut records: Vec<Traveller> = Vec::new();
+        for line in lines {
+            match Traveller::read(line, now) {
+                Ok(record) => {
+                    records.retain(|earlier| earlier.about != record.about);
+                    records.push(record);
+                }
+                Err(why) => {
+                    self.bad_input = true;
+                    process.complain(&format!("{from} is no record: {why}"));
+                }
+            }
+        }
+        let mut room = (MAX_PAYLOAD - ROOM).saturating_sub(others);
+        records.retain(|record| {
+            let length = record.line(now).len();
+            let fits = length <= room;
+            if fits {
+                room = room.saturating_sub(length + 1);
+            } else {
+                self.bad_input = true;
+                process.complain(&format!("{from} does not fit a beat: {length} bytes, {room} are left"));
+            }
+            fits
+        });
+        if records.is_empty() {
             return false;
         }
-        let news = self.sources[idx].record.as_ref().is_none_or(|old| old.content != record.content);
-        self.sources[idx].record = Some(record);
-        news
+        let old = std::mem::replace(&mut self.sources[idx].records, records);
+        let now = &self.sources[idx].records;
+        old.len() != now.len() || old.iter().zip(now).any(|(old, new)| old.content != new.content)
     }
 
     fn report(&self, process: &mut Process) -> Result<Exit, Failure> {

@@ -1,5 +1,6 @@
 //! `vip apply`: make the kernel agree with an election.
 
+use super::beat::Beat;
 use super::settings::Settings;
 use super::speaker::Speaker;
 use super::{Present, no_link, share, vmac};
@@ -8,6 +9,7 @@ use crate::cli::input::{Complaints, Feed, Got, Lines};
 use crate::cli::stream::{Pump, Woken};
 use crate::cli::{Exit, Failure, Process, Verb};
 use crate::decide::vip::{self, AddStep, Order, Role};
+use crate::record::elect::TOLD_SCHEMA;
 use crate::record::vip::{APPLIED_COLUMNS, APPLY_SCHEMA, Applied, Show, read_order, subject};
 use crate::record::{Action, Head};
 use crate::sys;
@@ -25,17 +27,19 @@ use nix::sys::signal::Signal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub(super) const VERB: Verb = Verb {
     name: "apply",
     about: "Make the kernel agree with the elections on standard input: carry and announce what is mine",
     examples: "vrrp run --dev eth0 --vrid 51 --vip 192.0.2.10/24 | vip apply --follow\n\
+               vip elect ... --follow | vip apply --follow --beat beat.json     and the others hear of it by heartbeat\n\
                vip elect ... < nodes.jsonl | vip apply                         once, from cron\n\
                vrrp run ... | vip apply --follow | while read -r line; do ...  a hook, in order, after the act\n\
                vip apply --dry-run < elections.jsonl                           what would be changed?",
     args: flags::<Flags>,
-    schemas: &[APPLY_SCHEMA],
+    schemas: &[APPLY_SCHEMA, TOLD_SCHEMA],
     columns: APPLIED_COLUMNS,
     run,
 };
@@ -83,6 +87,10 @@ struct Flags {
     /// Announce what is carried again every D
     #[arg(long, value_name = "D", requires = "follow")]
     refresh: Option<Span>,
+
+    /// Write what this node serves (vip.address) to FILE, for heartbeat send --payload
+    #[arg(long, value_name = "FILE")]
+    beat: Option<PathBuf>,
 
     /// End the TCP connections of an address that is given up: both ends learn it at once
     #[arg(long)]
@@ -144,6 +152,10 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         shared: BTreeMap::new(),
         named: BTreeSet::new(),
         speakers: Vec::new(),
+        beat: flags.beat.clone().filter(|_| !flags.changing.dry_run).map(|path| {
+            let lifetime = flags.lifetime.map(|lifetime| lifetime.0);
+            Beat::new(path, &process.node, flags.dev.as_deref(), lifetime)
+        }),
     };
     if flags.follow { follow(&mut applier, process) } else { once(&mut applier, process) }
 }
@@ -185,6 +197,7 @@ struct Applier<'a> {
     /// Everything that the input has named: nothing else is touched.
     named: BTreeSet<IpAddr>,
     speakers: Vec<Speaker>,
+    beat: Option<Beat>,
 }
 
 impl Applier<'_> {
@@ -258,6 +271,10 @@ impl Applier<'_> {
             }
             newest.insert(addr, order);
         }
+        if let Some(beat) = &mut self.beat {
+            self.present.look_again()?;
+            beat.before(&newest.values().cloned().collect::<Vec<_>>(), &self.present)?;
+        }
         let mut done = Vec::new();
         let (mut serve, mut leave) = (Vec::new(), Vec::new());
         for order in newest.into_values() {
@@ -276,11 +293,21 @@ impl Applier<'_> {
         leave.retain(|order| !quiet(order));
         if !leave.is_empty() {
             done.extend(self.give_up(&leave, false, deadline)?);
+            // At once: somebody may wait for it.
+            self.tell()?;
         }
         if !serve.is_empty() {
             done.extend(self.take(serve, deadline)?);
         }
+        self.tell()?;
         Ok(done)
+    }
+
+    /// Tells the other nodes what the kernel has.
+    fn tell(&mut self) -> Result<(), Failure> {
+        let Some(beat) = &mut self.beat else { return Ok(()) };
+        self.present.look_again()?;
+        beat.after(&self.present)
     }
 
     /// Adds what is not there, renews what has a lifetime, and tells the neighbours.
@@ -547,6 +574,7 @@ impl Applier<'_> {
         if !self.flags.share.is_empty() {
             share::sweep(&self.present, &self.node)?;
         }
+        self.tell()?;
         Ok(done)
     }
 
@@ -677,7 +705,9 @@ impl Applier<'_> {
             .filter(|(_, holding)| {
                 let wanted = &holding.address;
                 let is_it = |other: &Address| other.prefix == wanted.prefix && other.ifindex == wanted.ifindex;
-                !self.present.addresses.iter().any(is_it)
+                // What was not elected again in time is not put back: it was we who stood still.
+                let expired = holding.order.until.is_some_and(|until| now >= until);
+                !expired && !self.present.addresses.iter().any(is_it)
             })
             .map(|(addr, _)| *addr)
             .collect();
@@ -726,7 +756,12 @@ impl Applier<'_> {
                 ..holding.order.clone()
             })
             .collect();
-        if orders.is_empty() { Ok(Vec::new()) } else { self.give_up(&orders, false, Deadline::after(STEP)) }
+        if orders.is_empty() {
+            return Ok(Vec::new());
+        }
+        let done = self.give_up(&orders, false, Deadline::after(STEP))?;
+        self.tell()?;
+        Ok(done)
     }
 
     /// With `--only`: addresses of ours that are not in the list.
@@ -740,6 +775,9 @@ impl Applier<'_> {
             mine: false,
             held: false,
             master: None,
+            elected: None,
+            epoch: None,
+            standby: None,
             renewal: false,
             until: None,
             why: Some("it is not in --only".to_owned()),

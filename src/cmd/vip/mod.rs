@@ -4,7 +4,9 @@ mod add;
 mod apply;
 mod arp;
 mod ask;
+mod beat;
 mod del;
+mod elect;
 mod settings;
 mod share;
 mod show;
@@ -21,6 +23,7 @@ use crate::sys::netlink::Netlink;
 use crate::sys::sysctl;
 use crate::types::link::{Address, Link};
 use crate::types::net::Prefix;
+use std::net::IpAddr;
 
 /// The command.
 pub const TOOL: Tool = Tool {
@@ -35,6 +38,7 @@ pub const TOOL: Tool = Tool {
         who::DAD,
         tickle::PEERS,
         tickle::TICKLE,
+        elect::VERB,
         apply::VERB,
         watch::VERB,
     ]),
@@ -63,6 +67,15 @@ impl Present {
 
     fn link(&self, ifindex: u32) -> Option<&Link> {
         self.links.iter().find(|link| link.index == ifindex)
+    }
+
+    /// The address of this host itself where `vip` belongs: the one whose network has it first.
+    fn own_address(&self, vip: Prefix, dev: Option<&str>) -> Option<IpAddr> {
+        let link = match dev {
+            Some(dev) => vip::link_called(&self.links, dev),
+            None => vip::link_for(&self.links, &self.addresses, vip).ok(),
+        }?;
+        vip::own_address(&self.addresses, link.index, vip)
     }
 
     /// The interface that the user named.
@@ -139,7 +152,7 @@ fn operands(words: &[String], who: &str) -> Result<(Vec<Asked>, Exit), Failure> 
 /// Refuses what cannot be one host's address.
 fn only_hosts(prefixes: &[Prefix]) -> Result<(), Failure> {
     let is_no_host = |prefix: &&Prefix| {
-        let broadcast = matches!(prefix.addr, std::net::IpAddr::V4(addr) if addr.is_broadcast());
+        let broadcast = matches!(prefix.addr, IpAddr::V4(addr) if addr.is_broadcast());
         prefix.addr.is_multicast() || prefix.addr.is_unspecified() || prefix.addr.is_loopback() || broadcast
     };
     match prefixes.iter().find(is_no_host) {
