@@ -122,6 +122,8 @@ const AGAIN: Duration = Duration::from_secs(5);
 const ASK: Duration = Duration::from_millis(200);
 /// Another's claim is answered at most this often: two that defend would keep each other busy.
 const DEFEND: Duration = Duration::from_secs(1);
+/// How much earlier than asked the kernel may end a lifetime.
+const ROUNDING: Duration = Duration::from_millis(200);
 /// Repairs in this time that are worth a word about who prunes.
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -714,7 +716,9 @@ impl Applier<'_> {
         let mut done = Vec::new();
         for addr in lost {
             let Some(holding) = self.held.get_mut(&addr) else { continue };
-            if holding.order.until.is_some_and(|until| now >= until) {
+            // The kernel's own count of a lifetime is rounded, and may end before ours.
+            let early = self.flags.lifetime.map_or(Duration::ZERO, |_| ROUNDING);
+            if holding.order.until.is_some_and(|until| now.after(early) >= until) {
                 // Nobody took it: its time is over.
                 continue;
             }
