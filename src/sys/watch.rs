@@ -43,9 +43,8 @@ impl Watch {
         let failed = |path: &Path, errno| Error::call("watch", path.display().to_string(), errno);
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)
             .map_err(|errno| failed(Path::new("files"), errno))?;
-        // Links are made without being written.
+        // Not what is only created: it is told when it was written, and not before.
         let flags = AddWatchFlags::IN_CLOSE_WRITE
-            | AddWatchFlags::IN_CREATE
             | AddWatchFlags::IN_MOVED_TO
             | AddWatchFlags::IN_MOVED_FROM
             | AddWatchFlags::IN_DELETE;

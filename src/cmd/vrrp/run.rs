@@ -359,7 +359,7 @@ impl<'a> Runner<'a> {
             let acts = self.routers.timers(now);
             self.act(acts, now)?;
             if now >= renew {
-                // A folder that was taken away and made anew tells no more events.
+                // A link tells no event, nor does a folder that was taken away and made anew.
                 if now >= standby {
                     self.look_for_standby(now)?;
                     standby = now.after(Duration::from_secs(1));
