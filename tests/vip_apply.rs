@@ -103,7 +103,8 @@ fn a_stream_that_ends_gives_everything_back() {
     let begin = |flags: &str| {
         let mut run = host.start_fed(&format!("vip apply --follow {flags}"));
         run.feed(&election("192.0.2.10", true, ""));
-        eventually("it carries it", 3 * SECOND, || has(&host, "192.0.2.10"));
+        // The run before may have left the address: its own word counts.
+        eventually("it carries it", 3 * SECOND, || !run.so_far().is_empty() && has(&host, "192.0.2.10"));
         run
     };
     let mut run = begin("");
