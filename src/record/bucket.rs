@@ -672,6 +672,7 @@ pub(crate) struct Remembered {
     could: BTreeMap<String, String>,
     concluded_ms: Option<f64>,
     away_ms: Option<f64>,
+    closed_ms: Option<f64>,
 }
 
 impl Remembered {
@@ -683,6 +684,7 @@ impl Remembered {
             could: memory.could.iter().map(|(node, buckets)| (node.clone(), buckets.to_string())).collect(),
             concluded_ms: memory.concluded.map(Tick::as_ms),
             away_ms: memory.away.map(Tick::as_ms),
+            closed_ms: memory.closed.map(Tick::as_ms),
         }
     }
 
@@ -704,6 +706,7 @@ impl Remembered {
             own: self.own.parse()?,
             concluded: tick(self.concluded_ms)?,
             away: tick(self.away_ms)?,
+            closed: tick(self.closed_ms)?,
         })
     }
 }

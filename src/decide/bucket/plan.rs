@@ -14,6 +14,11 @@
 //! each have listed the other's epoch before moving on to its own: one of them had, when it did,
 //! taken the bucket already, and listed it. Beats may be lost or late; that only delays.
 //!
+//! One need not agree: a peer that holds nothing and says that it can take nothing. It may be able to
+//! again, while its word is on its way. So the word counts only for as long as a list does, and not to
+//! whom another's like word could have been as old: not before it has been able to take something
+//! itself for longer than that.
+//!
 //! A peer that is silent lists nothing any more. It may still have what it listed last, and what
 //! maps since then gave it; that is held until it is proven off or its lease has run out. And a
 //! node that stood still must not act on what it heard before: others may have taken its share
@@ -166,6 +171,8 @@ pub(crate) struct Memory {
     /// When this node last came back from where others may have taken its share: it had stood
     /// still, had given up, or had lost what it held.
     pub(crate) away: Option<Tick>,
+    /// When this node last could take nothing, or had lost what it held.
+    pub(crate) closed: Option<Tick>,
 }
 
 /// A part of the map that is not yet where it should be.
@@ -232,15 +239,25 @@ enum Claim {
     Held,
 }
 
+/// Time alone changes the answer at `at`.
+fn wait(wake: &mut Option<Tick>, at: Tick) {
+    *wake = Some(wake.map_or(at, |wake| wake.min(at)));
+}
+
 /// Concludes.
 pub(crate) fn plan(settings: &Settings, view: &View, memory: &Memory, now: Tick) -> (Plan, Memory) {
-    let mut round = Round { settings, view, memory, now, away: memory.away };
+    let mut round = Round { settings, view, memory, now, away: memory.away, closed: memory.closed };
     let gave_up = round.gives_up();
-    if gave_up.is_some() || round.was_away() {
+    let was_away = round.was_away();
+    if gave_up.is_some() || was_away {
         round.away = Some(now);
     }
+    // What a life of ours before this one has said is not known.
+    if was_away || memory.concluded.is_none() || round.me().is_some_and(|node| node.closed) {
+        round.closed = Some(now);
+    }
     let owners = round.target(gave_up.is_some());
-    let epoch = round.epoch(&owners);
+    let epoch = round.epoch(&owners, was_away);
     let mut plan = Plan {
         epoch,
         unowned: Buckets::all(settings.total)
@@ -299,6 +316,7 @@ struct Round<'a> {
     memory: &'a Memory,
     now: Tick,
     away: Option<Tick>,
+    closed: Option<Tick>,
 }
 
 impl Round<'_> {
@@ -397,15 +415,17 @@ impl Round<'_> {
     }
 
     /// The number of the map `owners`: the highest known if that is its own, else the next.
-    fn epoch(&self, owners: &Owners) -> u64 {
+    ///
+    /// Always the next for who `was_away`: to the number from before its peers agreed when it had its share.
+    fn epoch(&self, owners: &Owners, was_away: bool) -> u64 {
         let digest = digest(owners);
         let own = self.memory.epoch.max(self.me().and_then(|node| node.epoch).unwrap_or_default());
         let heard = self.peers().filter_map(|(_, node)| node.and_then(|node| node.epoch)).max().unwrap_or_default();
         let top = own.max(heard);
         let low = |epoch: u64| epoch & ((1 << DIGEST_BITS) - 1);
-        if top > 0 && low(top) == digest {
+        if top > 0 && low(top) == digest && !was_away {
             top
-        } else if own > 0 && low(own) == digest {
+        } else if own > 0 && low(own) == digest && !was_away {
             // Somebody follows another map, and one of us will see what the other sees.
             own
         } else {
@@ -450,12 +470,18 @@ impl Round<'_> {
                         if matches!(claim, Claim::None) {
                             claim = Claim::Lives;
                         }
-                    } else if settings.agree
-                        && !node.takes_nothing()
-                        && (node.epoch.is_some_and(|theirs| theirs != epoch)
-                            || self.now.since(node.last) > settings.fresh())
-                    {
-                        claim = Claim::Held;
+                    } else if settings.agree {
+                        let agrees = node.epoch.is_none_or(|theirs| theirs == epoch);
+                        let is_old = self.now.since(node.last) > settings.fresh();
+                        // Until a word of ours that is like theirs counts for nobody.
+                        let free = self.closed.map(|closed| closed.after(settings.take_after)).unwrap_or_default();
+                        let only_wait = !agrees && node.takes_nothing() && !is_old;
+                        if only_wait && self.now < free {
+                            wait(&mut plan.wake, free);
+                        }
+                        if is_old || !(agrees || only_wait && self.now >= free) {
+                            claim = Claim::Held;
+                        }
                     }
                 }
                 Status::Down | Status::Unknown if settings.wait_for_all && !heard => claim = Claim::Held,
@@ -484,7 +510,7 @@ impl Round<'_> {
                             let listened = self.away.map(|away| away.after(settings.take_after)).unwrap_or_default();
                             let free = silent.max(listened);
                             if self.now < free {
-                                plan.wake = Some(plan.wake.map_or(free, |wake| wake.min(free)));
+                                wait(&mut plan.wake, free);
                                 claim = Claim::Held;
                             }
                         }
@@ -574,6 +600,7 @@ impl Round<'_> {
             own: self.own_now(),
             concluded: Some(self.now),
             away: self.away,
+            closed: self.closed,
         }
     }
 }
@@ -864,7 +891,15 @@ mod tests {
         (n2.unfit, n2.own) = (true, Some(Buckets::new()));
         assert_eq!(conclude(&strict, &sick).mine, list("1-2"), "a plan from when it was well may be under way");
         sick.nodes.get_mut("n2").unwrap().closed = true;
-        assert_eq!(conclude(&strict, &sick).mine, Buckets::all(6), "who holds nothing and says so need not agree");
+        assert_eq!(conclude(&strict, &sick).mine, list("1-2"), "we may have said the same just now");
+        let mut later = |last: u64, now: u64| {
+            sick.nodes.get_mut("n2").unwrap().last = at(last);
+            let memory = Memory { concluded: Some(at(now - 1)), closed: Some(at(96)), ..Memory::default() };
+            plan(&strict, &sick, &memory, at(now)).0
+        };
+        assert_eq!((later(100, 100).mine, later(100, 100).wake), (list("1-2"), Some(at(101))));
+        assert_eq!(later(101, 101).mine, Buckets::all(6), "who holds nothing and says so need not agree");
+        assert_eq!(later(101, 106).mine, list("1-2"), "its word is old");
         nodes.nodes.get_mut("n2").unwrap().epoch = Some(first.epoch);
         let second = conclude(&strict, &nodes);
         assert_eq!(second.epoch, first.epoch);

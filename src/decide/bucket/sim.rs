@@ -39,6 +39,7 @@ struct Beat {
     epoch: u64,
     standby: bool,
     health_pct: u32,
+    closed: bool,
 }
 
 struct Host {
@@ -53,6 +54,8 @@ struct Host {
     standby: bool,
     /// What its health leaves of its weight; 0 is unfit.
     health_pct: u32,
+    /// Its LAN has no carrier: its applier has let go of all and takes nothing.
+    closed: bool,
     frozen: bool,
     cut: bool,
     /// What the last conclusion was made from, and what it was.
@@ -72,6 +75,7 @@ impl Host {
             sequence: 0,
             standby: false,
             health_pct: 100,
+            closed: false,
             frozen: false,
             cut: false,
             asked: None,
@@ -180,6 +184,20 @@ impl World {
         self.verdicts.retain(|(host, other), _| apart.contains(host) == apart.contains(other));
     }
 
+    /// The LAN of a host loses its carrier, or has it again; the beats go another way.
+    fn unplug(&mut self, host: usize, closed: bool) {
+        let (now, host) = (self.now, &mut self.hosts[host]);
+        if host.frozen {
+            return;
+        }
+        host.closed = closed;
+        if closed {
+            host.kernel.own = Buckets::new();
+            host.pending = None;
+        }
+        host.next_beat = now;
+    }
+
     fn heal(&mut self, host: usize) {
         self.hosts[host].frozen = false;
         self.hosts[host].cut = false;
@@ -224,7 +242,8 @@ impl World {
         node.epoch = Some(beat.epoch);
         node.standby = beat.standby.then(|| "rest".to_owned());
         node.health_pct = Some(beat.health_pct);
-        node.unfit = beat.health_pct == 0;
+        node.closed = beat.closed;
+        node.unfit = beat.health_pct == 0 || beat.closed;
     }
 
     /// Verdicts: `down` where it is due, and `unknown` for what is too old (a thaw) or by chance.
@@ -270,7 +289,8 @@ impl World {
         me.epoch = Some(host.kernel.epoch);
         me.standby = host.standby.then(|| "rest".to_owned());
         me.health_pct = Some(host.health_pct);
-        me.unfit = host.health_pct == 0;
+        me.closed = host.closed;
+        me.unfit = host.health_pct == 0 || host.closed;
         // Concluding again without news and before its time would say the same.
         let asked = (host.view.clone(), now / BEAT);
         if host.asked.as_ref() != Some(&asked) {
@@ -291,7 +311,7 @@ impl World {
         let host = &mut self.hosts[idx];
         if let Some((made, at, mine, epoch)) = host.pending.take_if(|(_, at, ..)| *at <= now) {
             // A plan older than the lease is no plan: its reader stood still.
-            if at + LEASE < now || made + LEASE < now {
+            if at + LEASE < now || made + LEASE < now || (host.closed && !mine.is_empty()) {
                 return;
             }
             host.kernel.draining = host.kernel.draining.union(&host.kernel.own).difference(&mine);
@@ -320,6 +340,7 @@ impl World {
             epoch: host.kernel.epoch,
             standby: host.standby,
             health_pct: host.health_pct,
+            closed: host.closed,
         };
         for other in (0..self.hosts.len()).filter(|&other| other != idx) {
             let delay = self.draw.below(3 * BEAT);
@@ -441,6 +462,28 @@ fn a_split_is_served_by_the_larger_side_alone() {
     }
 }
 
+/// The switch of the LAN is off for a while: all ports lose their carrier, and come back, within moments.
+#[test]
+fn all_ports_that_come_back_together_leave_one_owner_each() {
+    for seed in 0..20 * runs() {
+        let n_hosts = [2, 3, 5][seed as usize % 3];
+        let mut world = World::new(n_hosts, 12, seed, [0, 20][seed as usize % 2]);
+        world.run(4_000);
+        let homes = world.owned();
+        for closed in [true, false] {
+            for host in 0..n_hosts {
+                world.unplug(host, closed);
+                let time = world.draw.below(4) * BEAT / 2;
+                world.run(time);
+            }
+            let time = world.draw.below(3) * 1_000;
+            world.run(time);
+        }
+        world.run(6_000);
+        assert_eq!(world.owned(), homes, "seed {seed}");
+    }
+}
+
 /// How many worlds are played: seconds' worth, and minutes' worth by night.
 fn runs() -> u64 {
     if std::env::var_os("FAILOVER_NIGHTLY").is_some() { 600 } else { 12 }
@@ -454,9 +497,11 @@ fn no_bucket_is_ever_served_twice() {
         world.run(1_000);
         for _ in 0..25 {
             let host = world.draw.below(n_hosts as u64) as usize;
-            match world.draw.below(5) {
+            match world.draw.below(7) {
                 0 => world.hosts[host].standby ^= true,
                 4 => world.hosts[host].health_pct = [0, 1, 50, 100][world.draw.below(4) as usize],
+                5 => world.unplug(host, true),
+                6 => (0..n_hosts).for_each(|host| world.unplug(host, false)),
                 // One fault at a time: who two hosts that are cut off from each other should
                 // believe is a question for `quorum`.
                 _ if world.hosts.iter().any(|host| host.frozen || host.cut) => {
@@ -476,6 +521,7 @@ fn no_bucket_is_ever_served_twice() {
             world.heal(host);
             world.hosts[host].standby = false;
             world.hosts[host].health_pct = 100;
+            world.unplug(host, false);
         }
         world.loss_pct = 0;
         world.run(6_000);
