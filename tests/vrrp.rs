@@ -452,6 +452,28 @@ fn a_dead_link_and_a_reader_that_left_end_a_mastership() {
     });
 }
 
+/// A router whose adverts do not fit would be a second master for ever.
+#[test]
+fn who_cannot_advertise_is_not_master() {
+    let lab = Lab::new();
+    let host = &hosts(&lab, 1)[0];
+    let vips: Vec<String> = (10..40).map(|n| format!("192.0.2.{n}/24")).collect();
+    let line = format!("vrrp run --dev eth0 --vrid 51 --interval 10ms --vip {}", vips.join(","));
+    host.sh("ip link set eth0 mtu 120");
+    let checked = host.run(&format!("{line} --check")).ended(5);
+    assert!(checked.stderr.contains("its MTU is 28 octets below their 148"), "{}", checked.stderr);
+    let mut router = host.start(&line);
+    let state = |router: &Running| router.so_far().last().map(|record| record["state"].clone()).unwrap_or_default();
+    eventually("it is down", 3 * SECOND, || state(&router) == "init");
+    assert!(router.complaints().contains("below their 148"), "{}", router.complaints());
+    host.sh("ip link set eth0 mtu 148");
+    eventually("it is master", 3 * SECOND, || state(&router) == "master");
+    host.sh("ip link set eth0 mtu 147");
+    eventually("it is down again", 3 * SECOND, || state(&router) == "init");
+    router.signal(Signal::SIGTERM);
+    router.ends(3 * SECOND);
+}
+
 #[test]
 fn usage_is_told_and_nothing_else_happens() {
     let lab = Lab::new();

@@ -543,6 +543,7 @@ fn link(message: &LinkMessage) -> Link {
                 link.mac = <[u8; 6]>::try_from(bytes.as_slice()).ok().map(Mac).filter(|mac| *mac != Mac([0; 6]));
             }
             LinkAttribute::Link(index) => link.lower = Some(*index),
+            LinkAttribute::Mtu(mtu) => link.mtu = Some(*mtu),
             LinkAttribute::OperState(state) => link.operstate = Operstate(u8::from(*state)),
             LinkAttribute::PropList(properties) => {
                 link.altnames.extend(properties.iter().filter_map(|property| match property {

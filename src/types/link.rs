@@ -21,6 +21,8 @@ pub(crate) struct Link {
     pub(crate) kind: Option<String>,
     /// The link below this one.
     pub(crate) lower: Option<u32>,
+    /// The longest packet that leaves on it, in octets.
+    pub(crate) mtu: Option<u32>,
 }
 
 /// The operational state of an interface (RFC 2863 §3.1.14, the kernel's `IF_OPER_*`).

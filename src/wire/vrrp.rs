@@ -184,6 +184,17 @@ fn pseudo_header(src: IpAddr, dst: IpAddr, length: usize) -> Vec<u8> {
 }
 
 impl Advert {
+    /// How long a packet with it is, its IP header included.
+    pub(crate) fn packet_len(&self, ipv6: bool, is_signed: bool) -> usize {
+        let count = self.addresses.iter().filter(|addr| addr.is_ipv6() == ipv6).take(MAX_ADDRESSES).count();
+        let (header, each) = if ipv6 { (HEADER_V6, 16) } else { (HEADER_V4, 4) };
+        let tail = match self.version {
+            Version::V2 => AUTH_V2,
+            Version::V3 => usize::from(is_signed) * TRAILER,
+        };
+        header + HEADER + count * each + tail
+    }
+
     /// The message, from `src` to `dst` of one family; version 3 may be signed with a sequence number.
     ///
     /// At most `MAX_ADDRESSES` addresses of that family are told.
@@ -229,7 +240,7 @@ impl Advert {
     pub(crate) fn frame(&self, from: Mac, src: IpAddr, sum: Sum, sign: Option<(&Keys, u64)>) -> Vec<u8> {
         let dst = vrrp::group(src);
         let message = self.message(src, dst, sum, sign);
-        let mut bytes = Vec::with_capacity(ethernet::HEADER + HEADER_V6 + message.len());
+        let mut bytes = Vec::with_capacity(ethernet::HEADER + self.packet_len(src.is_ipv6(), sign.is_some()));
         match (src, dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
                 let [_, b, c, d] = dst.octets();
@@ -513,6 +524,7 @@ mod tests {
                 Advert { version: Version::V3, vrid: 7, priority: 100, interval: Duration::from_millis(10), addresses };
             let src: IpAddr = src.parse().unwrap();
             let frame = advert.frame(vrrp::mac(7, src.is_ipv6()), src, Sum::Rfc9568, None);
+            assert_eq!(frame.len(), ethernet::HEADER + advert.packet_len(src.is_ipv6(), false));
             let heard = decode(&Frame::decode(&frame).unwrap(), None).unwrap();
             assert_eq!((&heard.advert, heard.src, heard.dst), (&advert, src, vrrp::group(src)));
             assert!(heard.faults.is_empty(), "{:?}", heard.faults);
@@ -615,6 +627,8 @@ mod tests {
             };
             let image = bytes(hex);
             assert_eq!(advert.message(src, dst, Sum::Rfc9568, Some((&keys, 0x6800_0000_8000_0000))), image);
+            let header = if src.is_ipv6() { HEADER_V6 } else { HEADER_V4 };
+            assert_eq!(advert.packet_len(src.is_ipv6(), true), header + image.len());
             let read = |message: &[u8], keys| read(message, src, dst, 255, vrrp::mac(51, src.is_ipv6()), keys);
             let heard = read(&image, Some(&keys));
             assert_eq!((heard.auth, heard.sequence), (Some(Auth::Hmac), Some(0x6800_0000_8000_0000)));

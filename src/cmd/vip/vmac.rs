@@ -73,6 +73,7 @@ pub(super) fn ensure(
             lower: Some(lower.index),
             up: true,
             carrier: lower.carrier,
+            mtu: lower.mtu,
             ..Link::default()
         };
         return Ok(Made { link: found.unwrap_or(planned), actions, sysctls: differing });

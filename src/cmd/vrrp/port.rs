@@ -93,9 +93,14 @@ impl Port {
         Ok(())
     }
 
-    /// Whether an advert can leave.
+    /// Whether adverts can leave.
     pub(super) fn is_usable(&self) -> bool {
         self.link.is_usable()
+    }
+
+    /// How many octets the MTU lacks for a packet of that length.
+    pub(super) fn lacks(&self, length: usize) -> usize {
+        self.link.mtu.and_then(|mtu| usize::try_from(mtu).ok()).map_or(0, |mtu| length.saturating_sub(mtu))
     }
 
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {

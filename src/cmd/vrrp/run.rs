@@ -441,10 +441,26 @@ impl<'a> Runner<'a> {
                 missing.push(format!("{} has no {what} address of its own to speak from (see: ip addr)", port.dev));
             }
         }
+        for (at, port) in self.at.iter().enumerate().map(|(at, port)| (at, &self.ports[*port])) {
+            let length = self.advert_length(at);
+            let short = port.lacks(length);
+            if port.is_usable() && short > 0 {
+                let (dev, vrid) = (&port.dev, self.specs[at].vrid);
+                missing.push(format!(
+                    "{dev} cannot carry the adverts of router {vrid}: its MTU is {short} octets below their {length} (see: ip link set {dev} mtu {length}, or give the router fewer addresses)"
+                ));
+            }
+        }
         for sentence in &missing {
             self.complain(sentence, now);
         }
         Ok(missing.is_empty())
+    }
+
+    /// How long a packet with an advert of a router is.
+    fn advert_length(&self, at: usize) -> usize {
+        let is_signed = self.keys.is_some() && self.flags.signing.signs();
+        self.advert(at, 0).packet_len(self.ports[self.at[at]].ipv6, is_signed)
     }
 
     fn check(&mut self) -> Result<Exit, Failure> {
@@ -456,7 +472,9 @@ impl<'a> Runner<'a> {
         self.look_at_ports(netlink, now)?;
         for at in 0..self.specs.len() {
             let port = &self.ports[self.at[at]];
-            let (usable, source) = (port.is_usable(), port.source);
+            // Who cannot tell that it serves must not serve.
+            let usable = port.is_usable() && port.lacks(self.advert_length(at)) == 0;
+            let source = port.source;
             let acts = self.routers.link(at, usable, source, now);
             self.act(acts, now)?;
         }
@@ -622,18 +640,23 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
+    fn advert(&self, at: usize, priority: u8) -> Advert {
+        let spec = &self.specs[at];
+        Advert {
+            version: spec.settings.version,
+            vrid: spec.vrid,
+            priority,
+            interval: spec.settings.interval,
+            addresses: spec.vips.iter().map(|vip| vip.addr).collect(),
+        }
+    }
+
     fn send(&mut self, acts: &Acts, now: Tick) {
         let mut failed = Vec::new();
         for (at, act) in acts {
             let Act::Send(priority) = act else { continue };
+            let advert = self.advert(*at, *priority);
             let (spec, port) = (&self.specs[*at], &mut self.ports[self.at[*at]]);
-            let advert = Advert {
-                version: spec.settings.version,
-                vrid: spec.vrid,
-                priority: *priority,
-                interval: spec.settings.interval,
-                addresses: spec.vips.iter().map(|vip| vip.addr).collect(),
-            };
             let sum = spec.sum.or(self.sums[*at]).unwrap_or(Sum::Pseudo);
             self.sequence = sequence(self.sequence, clock::wall());
             let sign = self.keys.as_ref().filter(|_| self.flags.signing.signs()).map(|keys| (keys, self.sequence));
