@@ -151,6 +151,12 @@ fn a_stream_that_ends_gives_everything_back() {
     );
     host.sh(&line.replace("printf '%s'", "echo"));
     assert!(!has(&host, "192.0.2.11"));
+
+    // Nobody can be told.
+    let line = line.replace("printf '%s'", "echo").replace("| head -n 1", ">/dev/full; echo $?");
+    let (_, said) = host.try_sh(&line);
+    assert_eq!(said, "71\nvip apply: cannot write to standard output: No space left on device\n");
+    assert!(!has(&host, "192.0.2.11"));
 }
 
 #[test]

@@ -584,6 +584,22 @@ fn a_replayed_advert_is_not_believed() {
     assert_eq!(way.now(&ours)["state"], "master");
 }
 
+/// A master that nobody can be told of would keep the address from everybody.
+#[test]
+fn with_its_output_on_a_full_device_it_is_no_router() {
+    let lab = Lab::new();
+    let hosts = hosts(&lab, 2);
+    let other = WAYS[1].run(&hosts[1], 50, "");
+    WAYS[1].becomes(&other, "master");
+    let vrrp = support::binary("vrrp").display().to_string();
+    let line = "run --dev eth0 --vrid 51 --priority 150 --vip 192.0.2.10/24 --interval 100ms";
+    let state = hosts[0].folder.join("state");
+    let (_, said) =
+        hosts[0].try_sh(&format!("FAILOVER_STATE_DIR={} {vrrp} {line} >/dev/full; echo $?", state.display()));
+    assert_eq!(said, "71\nvrrp run: cannot write to standard output: No space left on device\n");
+    assert!(WAYS[1].now(&other)["state"] == "master", "{:?}", other.so_far());
+}
+
 /// The address owner speaks from its own address; a node whose first address is another's leftover
 /// speaks from its second.
 #[test]
