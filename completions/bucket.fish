@@ -105,7 +105,7 @@ complete -c bucket -n "__fish_bucket_using_subcommand plan" -l own -d 'What this
 complete -c bucket -n "__fish_bucket_using_subcommand plan" -l lan-link -d 'Give up while beats on link N say that this node\'s LAN carries nothing, also in one direction' -r
 complete -c bucket -n "__fish_bucket_using_subcommand plan" -l standby -d 'While FILE is there this node drains out; its text is the reason' -r -F
 complete -c bucket -n "__fish_bucket_using_subcommand plan" -l state -d 'Remember from run to run' -r -F
-complete -c bucket -n "__fish_bucket_using_subcommand plan" -l renew -d 'Repeat the conclusion at least every D, for no longer than --dead-after without input' -r
+complete -c bucket -n "__fish_bucket_using_subcommand plan" -l renew -d 'Repeat the conclusion at least every D, for as long as what it rests on holds' -r
 complete -c bucket -n "__fish_bucket_using_subcommand plan" -l for -d 'End after D with the status of the last conclusion' -r
 complete -c bucket -n "__fish_bucket_using_subcommand plan" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c bucket -n "__fish_bucket_using_subcommand plan" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r

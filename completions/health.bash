@@ -789,7 +789,7 @@ _health() {
             return 0
             ;;
         health__subcmd__score)
-            opts="-t -h -V --policy --base --unknown --expect --settle --standby --brief --state --max-skew --follow --renew --for --pass --exit-zero --table --schema --node --timeout --help --version"
+            opts="-t -h -V --policy --base --unknown --expect --settle --standby --brief --max-skew --state --follow --renew --for --pass --exit-zero --table --schema --node --timeout --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -819,11 +819,11 @@ _health() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --state)
+                --max-skew)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --max-skew)
+                --state)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

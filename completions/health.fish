@@ -277,14 +277,14 @@ up\t'Up'"
 complete -c health -n "__fish_health_using_subcommand score" -l expect -d 'Services that count also before anybody has said anything of them' -r
 complete -c health -n "__fish_health_using_subcommand score" -l settle -d 'As a stream, wait so long for a verdict on each that is expected, before the first conclusion' -r
 complete -c health -n "__fish_health_using_subcommand score" -l standby -d 'While FILE is there the priority is 0; its text is the reason' -r -F
-complete -c health -n "__fish_health_using_subcommand score" -l state -d 'Remember the last verdicts from run to run' -r -F
 complete -c health -n "__fish_health_using_subcommand score" -l max-skew -d 'Once, take a record without arrival by its own time, at most so far ahead of ours' -r
-complete -c health -n "__fish_health_using_subcommand score" -l renew -d 'Repeat the conclusion at least every D, for as long as it holds' -r
+complete -c health -n "__fish_health_using_subcommand score" -l state -d 'Remember from run to run' -r -F
+complete -c health -n "__fish_health_using_subcommand score" -l renew -d 'Repeat the conclusion at least every D, for as long as what it rests on holds' -r
 complete -c health -n "__fish_health_using_subcommand score" -l for -d 'End after D with the status of the last conclusion' -r
 complete -c health -n "__fish_health_using_subcommand score" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c health -n "__fish_health_using_subcommand score" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c health -n "__fish_health_using_subcommand score" -l brief -d 'Leave the services out: short enough for a beat'
-complete -c health -n "__fish_health_using_subcommand score" -l follow -d 'Conclude after each step of the input and at each expiry, and print what changed'
+complete -c health -n "__fish_health_using_subcommand score" -l follow -d 'Conclude after each step of the input, and print what changed'
 complete -c health -n "__fish_health_using_subcommand score" -l pass -d 'Copy each line of input first'
 complete -c health -n "__fish_health_using_subcommand score" -l exit-zero -d 'End with status 0 whatever was concluded'
 complete -c health -n "__fish_health_using_subcommand score" -s t -l table -d 'Print a table for a person instead of JSON'

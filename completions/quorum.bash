@@ -23,7 +23,7 @@ _quorum() {
 
     case "${cmd}" in
         quorum)
-            opts="-t -h -V --members --window --tie-breaker --veto --wait-for-all --max-skew --state --follow --renew --for --tell --pass --exit-zero --table --schema --node --timeout --help --version"
+            opts="-t -h -V --members --window --tie-breaker --veto --wait-for-all --max-skew --tell --state --follow --renew --for --pass --exit-zero --table --schema --node --timeout --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

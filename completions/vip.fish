@@ -135,7 +135,7 @@ complete -c vip -n "__fish_vip_using_subcommand elect" -l lifetime -d 'The lifet
 complete -c vip -n "__fish_vip_using_subcommand elect" -l take-after -d 'From the last sign of life to a take-over [default: dead-after + lifetime + 150ms, the least is 100ms]' -r
 complete -c vip -n "__fish_vip_using_subcommand elect" -l standby -d 'While FILE is there this node does not stand; its text is the reason' -r -F
 complete -c vip -n "__fish_vip_using_subcommand elect" -l state -d 'Remember from run to run' -r -F
-complete -c vip -n "__fish_vip_using_subcommand elect" -l renew -d 'Repeat the conclusions at least every D, for no longer than --dead-after without input' -r
+complete -c vip -n "__fish_vip_using_subcommand elect" -l renew -d 'Repeat the conclusion at least every D, for as long as what it rests on holds' -r
 complete -c vip -n "__fish_vip_using_subcommand elect" -l for -d 'End after D with the status of the last conclusion' -r
 complete -c vip -n "__fish_vip_using_subcommand elect" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c vip -n "__fish_vip_using_subcommand elect" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r

@@ -1,12 +1,14 @@
 //! The commands: flags and the order of steps. Look, decide, act, look again.
 
 pub mod bucket;
+mod decider;
 pub mod fence;
 pub mod hash_owner;
 pub mod health;
 pub mod heartbeat;
 mod keys;
 mod life;
+mod memory;
 pub mod quorum;
 pub mod vip;
 pub mod vrrp;

@@ -1,22 +1,20 @@
 //! `bucket plan`: who should own what, and what may this node do about it now?
 
 use crate::cli::args::{self, YesNo, flags};
-use crate::cli::input::{Complaints, Fed, Feed, Got, Lines};
-use crate::cli::stream::{Pump, Woken};
+use crate::cli::stream::Stream;
 use crate::cli::{Exit, Failure, Process, Verb};
+use crate::cmd::decider::{self, Concluded, Decider, Deciding, Step};
 use crate::cmd::fence;
 use crate::cmd::life::{self, Life, ProofBy};
+use crate::cmd::memory::Memory as StateFile;
 use crate::decide::bucket::plan::{Memory, Node, Plan, Quorum, Settings, View, lan_is_dead, plan};
 use crate::record::bucket::{
     Links, Lists, Move, NodeSeen, PLAN_COLUMNS, PLAN_SCHEMA, Plan as Record, Remembered, Score, Side, Word, read_words,
 };
 use crate::record::line::Line;
-use crate::record::state::{self, Origin};
 use crate::record::{Head, config};
 use crate::sys;
 use crate::sys::clock;
-use crate::sys::state::Lock;
-use crate::sys::watch::{self, Watch};
 use crate::types::bucket::{Buckets, MAX_TOTAL, Owners};
 use crate::types::node::Standby;
 use crate::types::status::Status;
@@ -24,7 +22,6 @@ use crate::types::time::{Span, Tick};
 use clap::{ArgMatches, Args};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -106,29 +103,8 @@ struct Flags {
     #[arg(long, value_name = "FILE")]
     standby: Option<PathBuf>,
 
-    /// Remember from run to run
-    #[arg(long, value_name = "FILE")]
-    state: Option<PathBuf>,
-
-    /// Conclude after each step of the input, and print what changed
-    #[arg(long)]
-    follow: bool,
-
-    /// Repeat the conclusion at least every D, for no longer than --dead-after without input
-    #[arg(long, value_name = "D", default_value = "1s")]
-    renew: Span,
-
-    /// End after D with the status of the last conclusion
-    #[arg(long = "for", value_name = "D", requires = "follow")]
-    duration: Option<Span>,
-
-    /// Copy each line of input first
-    #[arg(long)]
-    pass: bool,
-
-    /// End with status 0 whatever was concluded
-    #[arg(long)]
-    exit_zero: bool,
+    #[command(flatten)]
+    deciding: Deciding,
 }
 
 /// It stands in the comment of a rule, where there is room for 16 bytes.
@@ -146,13 +122,12 @@ fn weight(text: &str) -> Result<(String, u32), String> {
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let flags: Flags = args::read(matches)?;
-    if flags.renew.0.is_zero() {
-        return Err(Failure::usage("--renew must be above 0s"));
-    }
+    flags.deciding.check()?;
     let settings = settings(&flags, &process.node)?;
-    let mut planner = Planner::new(&flags, settings, process)?;
-    let exit = if flags.follow { follow(&flags, &mut planner, process)? } else { once(&flags, &mut planner, process)? };
-    Ok(if flags.exit_zero && matches!(exit, Exit::No | Exit::Undecided) { Exit::Yes } else { exit })
+    let memory = flags.deciding.memory("bucket-plan", process);
+    let _lock = memory.as_ref().filter(|_| !flags.deciding.follow).map(|memory| memory.lock(process)).transpose()?;
+    let mut planner = Planner::new(&flags, settings, memory, process)?;
+    decider::run(&mut planner, &flags.deciding, process)
 }
 
 fn settings(flags: &Flags, me: &str) -> Result<Settings, Failure> {
@@ -192,7 +167,7 @@ fn settings(flags: &Flags, me: &str) -> Result<Settings, Failure> {
         take_after,
         dead_after: flags.dead_after.0,
         wait_for_all: flags.wait_for_all.map_or(members == 2, |answer| answer == YesNo::Yes),
-        agree: flags.follow || flags.state.is_some(),
+        agree: flags.deciding.follow || flags.deciding.state.is_some(),
     })
 }
 
@@ -249,86 +224,48 @@ impl Known {
     }
 }
 
-struct Planner {
+struct Planner<'a> {
+    flags: &'a Flags,
     settings: Settings,
     vip: Option<String>,
     known: BTreeMap<String, Known>,
     /// What quorum said last, and until when that holds.
     side: Option<(Side, Option<Tick>)>,
-    needs_quorum: bool,
-    needs_health: bool,
     memory: Memory,
-    own: Option<PathBuf>,
-    standby_file: Option<PathBuf>,
     standby: Option<Standby>,
-    lan_link: Option<u8>,
     /// Since when each node that was never heard here is told to be down.
     told: BTreeMap<String, Tick>,
-    state: Option<(PathBuf, Origin)>,
+    kept: Option<StateFile>,
+    /// The last conclusion of a stream, when it was said, and when something was taken in.
+    said: Option<(Plan, View)>,
+    said_at: Tick,
+    fed: Option<Tick>,
 }
 
-impl Planner {
-    fn new(flags: &Flags, settings: Settings, process: &Process) -> Result<Self, Failure> {
-        let mut planner = Planner {
+impl<'a> Planner<'a> {
+    fn new(flags: &'a Flags, settings: Settings, kept: Option<StateFile>, process: &Process) -> Result<Self, Failure> {
+        let remembered = match &kept {
+            Some(kept) => kept.read(process, |remembered: Remembered| remembered.read())?,
+            None => None,
+        };
+        Ok(Planner {
+            flags,
             vip: flags.vip.map(|vip| vip.to_string()),
             known: BTreeMap::new(),
             side: None,
-            needs_quorum: flags.quorum,
-            needs_health: flags.health,
-            memory: Memory::default(),
-            own: flags.own.clone(),
-            standby_file: flags.standby.clone(),
+            memory: remembered.unwrap_or_default(),
             standby: None,
-            lan_link: flags.lan_link,
             told: BTreeMap::new(),
-            state: None,
+            kept,
+            said: None,
+            said_at: clock::boot(),
+            fed: None,
             settings,
-        };
-        if let Some(path) = &flags.state {
-            let origin = Origin {
-                command: "bucket-plan",
-                host: process.node.clone(),
-                boot_id: clock::boot_id(),
-                at: clock::boot(),
-            };
-            if let Some(bytes) = sys::state::read(path)? {
-                let bad = |why: String| sys::Error::File {
-                    doing: "read".to_owned(),
-                    path: path.display().to_string(),
-                    why,
-                    mend: "move it away to begin anew".to_owned(),
-                };
-                match state::read::<Remembered>(&bytes, &origin).map_err(bad)? {
-                    state::Read::Current(remembered) => planner.memory = remembered.read().map_err(bad)?,
-                    state::Read::OtherBoot => {
-                        process.complain(&format!("{} is of an earlier boot: a first run", path.display()));
-                    }
-                }
-            }
-            planner.state = Some((path.clone(), origin));
-        }
-        Ok(planner)
+        })
     }
 
     fn is_member(&self, node: &str) -> bool {
         self.settings.homes.0.contains_key(node) || self.settings.weights.contains_key(node)
-    }
-
-    /// Takes one line in; says whether it was a renewal of something that counts.
-    fn take(&mut self, text: &str, now: Tick) -> Result<bool, String> {
-        let words = read_words(&Line::parse(text)?, self.vip.as_deref())?;
-        let mut renewal = false;
-        for word in words {
-            if !self.is_member(&word.node) {
-                continue;
-            }
-            if self.vip.is_none() {
-                self.vip.clone_from(&word.vip);
-            }
-            renewal |= word.renewal;
-            self.note(word, now);
-        }
-        Ok(renewal)
     }
 
     fn note(&mut self, word: Word, now: Tick) {
@@ -360,13 +297,13 @@ impl Planner {
     /// Reads what this node holds, and whether it is to be left alone.
     fn look(&mut self, now: Tick) -> Result<(), Failure> {
         let vip = self.vip.clone();
-        self.standby = sys::state::standby(self.standby_file.as_deref(), vip.as_deref())?;
+        self.standby = sys::state::standby(self.flags.standby.as_deref(), vip.as_deref())?;
         for (node, kept) in fence::proofs(&self.settings.me, now)?.nodes {
             if self.is_member(&node) {
                 self.known.entry(node).or_default().life.prove(kept.proof());
             }
         }
-        let Some(path) = self.own.clone() else { return Ok(()) };
+        let Some(path) = self.flags.own.clone() else { return Ok(()) };
         let Some(bytes) = sys::state::read(&path)? else { return Ok(()) };
         let text = String::from_utf8_lossy(&bytes);
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -391,7 +328,7 @@ impl Planner {
 
     /// Why this node's LAN is of no use, where its beats say so.
     fn lan_fault(&self, view: &View, now: Tick) -> Option<Standby> {
-        let lan = self.lan_link?;
+        let lan = self.flags.lan_link?;
         let reaches_gateway = self
             .side
             .as_ref()
@@ -408,7 +345,7 @@ impl Planner {
     }
 
     fn view(&self, now: Tick) -> View {
-        let quorum = life::quorum(self.side.as_ref(), self.needs_quorum, now);
+        let quorum = life::quorum(self.side.as_ref(), self.flags.quorum, now);
         let is_tied = |name: &String| matches!(&quorum, Quorum::Pending(tied) if tied.contains(name));
         let mut nodes: BTreeMap<String, Node> = self
             .known
@@ -429,7 +366,7 @@ impl Planner {
                     _ => (status, since),
                 };
                 let closed = known.lists.as_ref().is_some_and(|lists| lists.unfit);
-                let health_pct = known.health_pct(now).or(self.needs_health.then_some(0));
+                let health_pct = known.health_pct(now).or(self.flags.health.then_some(0));
                 let node = Node {
                     status,
                     since,
@@ -470,7 +407,7 @@ impl Planner {
         if me.status == Status::Unknown {
             me.status = Status::Up;
         }
-        me.unfit |= self.needs_health && me.health_pct.is_none();
+        me.unfit |= self.flags.health && me.health_pct.is_none();
         me.standby = self.standby.as_ref().map(|standby| standby.reason.clone());
         View { nodes, quorum }
     }
@@ -501,11 +438,10 @@ impl Planner {
     }
 
     fn keep(&self) -> Result<(), Failure> {
-        if let Some((path, origin)) = &self.state {
-            let bytes = state::write(origin, &Remembered::new(&self.memory)).unwrap_or_default();
-            sys::state::replace(path, &bytes)?;
+        match &self.kept {
+            Some(kept) => kept.write(&Remembered::new(&self.memory)),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn head(&self, now: Tick, renewal: bool) -> Head {
@@ -559,134 +495,74 @@ fn exit(plan: &Plan) -> Exit {
     if plan.held.is_empty() { unowned } else { unowned.and(Exit::Undecided) }
 }
 
-fn once(flags: &Flags, planner: &mut Planner, process: &mut Process) -> Result<Exit, Failure> {
-    let deadline = process.deadline(Duration::ZERO);
-    let _lock = match &flags.state {
-        Some(path) => Some(Lock::take(&[format!("bucket-plan-{}", path.display())], deadline)?),
-        None => None,
-    };
-    let mut complaints = Complaints::new(&process.who);
-    let mut lines = Lines::stdin();
-    while let Some(got) = lines.next()? {
-        match got {
-            Got::Line(number, text) => {
-                if flags.pass && Line::parse(text).is_ok() {
-                    process.out.whole_lines(format!("{text}\n").as_bytes())?;
-                }
-                if let Err(why) = planner.take(text, clock::boot()) {
-                    complaints.line(number, &why);
-                }
-            }
-            Got::Malformed(number, why) => complaints.line(number, &why),
-        }
-    }
-    // Runs with a pause between them do not stand still in it.
-    planner.memory.concluded = None;
-    let now = clock::boot();
-    let (plan, view) = planner.conclude(now)?;
-    process.out.record(&planner.head(now, false), &planner.record(&plan, &view))?;
-    planner.keep()?;
-    Ok(exit(&plan).and(complaints.finish()))
-}
-
-fn follow(flags: &Flags, planner: &mut Planner, process: &mut Process) -> Result<Exit, Failure> {
-    let mut pump = Pump::new(&process.node, process.form)?;
-    let mut complaints = Complaints::new(&process.who);
-    let mut status = Exit::Undecided;
-    let outcome = follow_on(flags, planner, process, &mut pump, &mut complaints, &mut status);
-    pump.stream.finish();
-    match outcome {
-        // A reader that left changes no answer.
-        Err(failure) if !failure.is_reader_gone() => Err(failure),
-        _ => Ok(status.and(complaints.finish())),
-    }
-}
-
-/// Concludes after each step of the input, and keeps the `status` of the last conclusion.
-fn follow_on(
-    flags: &Flags,
-    planner: &mut Planner,
-    process: &Process,
-    pump: &mut Pump,
-    complaints: &mut Complaints,
-    status: &mut Exit,
-) -> Result<(), Failure> {
-    let standby = planner.standby_file.clone().unwrap_or_else(|| sys::state::folder().join("standby"));
-    let proofs = fence::proofs_file(&planner.settings.me);
-    let watched = planner.own.iter().cloned().chain([standby, proofs]);
-    let watched: Vec<PathBuf> = watched.filter(|path| watch::has_folder(path)).collect();
-    let mut watch = Watch::new(&watched)?;
-    let mut feed = Feed::default();
-    let stdin = std::io::stdin();
-    let end = process.stream_end(flags.duration);
-    let mut told: Option<(Plan, View)> = None;
-    let (mut told_at, mut fed) = (clock::boot(), None);
-    let mut wake = Some(clock::boot().after(planner.settings.fresh() / 4));
-    let caught = loop {
-        let woken = pump.wait(&[stdin.as_fd(), watch.as_fd()], [wake, end].into_iter().flatten().min())?;
-        let ready = match woken {
-            Woken::Ready(ready) => ready,
-            Woken::Signal(signal) => break Some(signal),
-        };
-        let now = clock::boot();
+impl Decider for Planner<'_> {
+    fn take(&mut self, text: &str, now: Tick) -> Result<bool, String> {
+        let words = read_words(&Line::parse(text)?, self.vip.as_deref())?;
         let mut renewal = false;
-        if ready.first() == Some(&true) {
-            let lines: Vec<Fed> = feed.take()?;
-            for (number, line) in lines {
-                match line {
-                    Ok(text) => {
-                        if flags.pass && Line::parse(&text).is_ok() {
-                            pump.stream.pass(&text)?;
-                        }
-                        match planner.take(&text, now) {
-                            Ok(is_renewal) => {
-                                renewal |= is_renewal;
-                                fed = Some(now);
-                            }
-                            Err(why) => complaints.line(number, &why),
-                        }
-                    }
-                    Err(why) => complaints.line(number, &why),
-                }
+        for word in words {
+            if !self.is_member(&word.node) {
+                continue;
             }
+            if self.vip.is_none() {
+                self.vip.clone_from(&word.vip);
+            }
+            renewal |= word.renewal;
+            self.note(word, now);
         }
-        if ready.get(1) == Some(&true) {
-            watch.changed();
-        }
-        let (plan, view) = planner.conclude(now)?;
-        *status = exit(&plan);
-        // Often enough to see that verdicts expired, and that it was not we who stood still.
-        let soon = now.after(planner.settings.fresh() / 4);
-        wake = Some(plan.wake.map_or(soon, |wake| wake.min(soon)));
+        Ok(renewal)
+    }
+
+    fn once(&mut self, process: &mut Process) -> Result<Exit, Failure> {
+        // Runs with a pause between them do not stand still in it.
+        self.memory.concluded = None;
+        let now = clock::boot();
+        let (plan, view) = self.conclude(now)?;
+        process.out.record(&self.head(now, false), &self.record(&plan, &view))?;
+        self.keep()?;
+        Ok(exit(&plan))
+    }
+
+    fn watched(&self) -> Vec<PathBuf> {
+        let standby = self.flags.standby.clone().unwrap_or_else(|| sys::state::folder().join("standby"));
+        self.flags.own.iter().cloned().chain([standby, fence::proofs_file(&self.settings.me)]).collect()
+    }
+
+    fn first(&self) -> Option<Tick> {
+        Some(self.said_at.after(self.settings.fresh() / 4))
+    }
+
+    fn step(&mut self, step: Step, _: &Process, stream: &mut Stream) -> Result<Concluded, Failure> {
+        let now = step.now;
+        self.fed = if step.fed { Some(now) } else { self.fed };
+        let (plan, view) = self.conclude(now)?;
+        let said = (plan, settled(&view));
         // Whoever renews by himself is no dead man: an input that stands still is repeated no longer
         // than a node may be silent, so that the lease has run out before others take.
-        let alive = fed.is_some_and(|fed| now.since(fed) < planner.settings.dead_after);
-        renewal |= alive && now.since(told_at) >= flags.renew.0;
-        let news = told.as_ref() != Some(&(plan.clone(), settled(&view)));
-        if news || renewal {
-            pump.stream.record(planner.head(now, renewal && !news), &planner.record(&plan, &view))?;
-            told_at = now;
+        let alive = self.fed.is_some_and(|fed| now.since(fed) < self.settings.dead_after);
+        let renew = self.flags.deciding.renew.0;
+        let repeats = step.renewal || (alive && now.since(self.said_at) >= renew);
+        let news = self.said.as_ref() != Some(&said);
+        if news || repeats {
+            stream.record(self.head(now, repeats && !news), &self.record(&said.0, &view))?;
+            self.said_at = now;
             if news {
-                planner.keep()?;
+                self.keep()?;
             }
         }
-        if alive {
-            wake = wake.map(|wake| wake.min(told_at.after(flags.renew.0)));
-        }
-        told = Some((plan, settled(&view)));
-        if feed.is_ended() || end.is_some_and(|end| now >= end) {
-            break None;
-        }
-    };
-    // Nobody hears this node's conclusions any more: it must not be taken for one that holds.
-    if let Some((plan, view)) = &told {
-        let given_up = Plan { mine: Buckets::new(), moves: Vec::new(), ..plan.clone() };
-        pump.stream.record(planner.head(clock::boot(), false), &planner.record(&given_up, view))?;
+        // Often enough to see that verdicts expired, and that it was not we who stood still.
+        let soon = now.after(self.settings.fresh() / 4);
+        let again = alive.then(|| self.said_at.after(renew));
+        let wake = [said.0.wake, Some(soon), again].into_iter().flatten().min();
+        let exit = exit(&said.0);
+        self.said = Some(said);
+        Ok(Concluded { exit, wake })
     }
-    if let Some(signal) = caught {
-        pump.die(signal);
+
+    fn last_word(&mut self, stream: &mut Stream) -> Result<(), Failure> {
+        let Some((plan, view)) = self.said.take() else { return Ok(()) };
+        let given_up = Plan { mine: Buckets::new(), moves: Vec::new(), ..plan };
+        stream.record(self.head(clock::boot(), false), &self.record(&given_up, &view))
     }
-    Ok(())
 }
 
 /// A view without what changes with every beat.

@@ -5,6 +5,7 @@ use crate::cli::args::{self, flags};
 use crate::cli::input::{Complaints, Fed, Feed};
 use crate::cli::stream::{Pump, Woken};
 use crate::cli::{Exit, Failure, Process, Verb};
+use crate::cmd::memory::Memory;
 use crate::cmd::watch::exit;
 use crate::decide::monitor::{Damping, Past};
 use crate::record::Head;
@@ -63,9 +64,10 @@ const WRITTEN: [&str; 9] = ["kind", "v", "time", "host", "subject", "status", "r
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let flags: Flags = args::read(matches)?;
-    let _lock = super::lock("health-damp", flags.state.as_ref(), process.deadline(Duration::ZERO))?;
-    let subjects = match &flags.state {
-        Some(path) => super::remembered(path, "health-damp", process, Remembered::read)?.unwrap_or_default(),
+    let memory = flags.state.clone().map(|path| Memory::new(path, "health-damp", process));
+    let _lock = memory.as_ref().map(|memory| memory.lock(process)).transpose()?;
+    let subjects = match &memory {
+        Some(memory) => memory.read(process, Remembered::read)?.unwrap_or_default(),
         None => BTreeMap::new(),
     };
     let damping = Damping { rise: flags.rise, fall: flags.fall, hold: flags.hold.0, penalty: flags.penalty };
@@ -74,12 +76,13 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         subjects,
         seen: BTreeMap::new(),
         boot_id: clock::boot_id(),
+        memory,
         complaints: Complaints::new(&process.who),
     };
     let mut pump = Pump::new(&process.node, process.form)?;
-    let outcome = damper.follow(&flags, process, &mut pump);
+    let outcome = damper.follow(process, &mut pump);
     pump.stream.finish();
-    damper.keep(&flags, process)?;
+    damper.keep()?;
     match outcome {
         Ok(Some(signal)) => return Ok(pump.die(signal)),
         // A reader that left changes no answer.
@@ -97,12 +100,13 @@ struct Damper {
     /// What was said last of those that were heard of in this run.
     seen: BTreeMap<String, Status>,
     boot_id: String,
+    memory: Option<Memory>,
     complaints: Complaints,
 }
 
 impl Damper {
     /// Line by line, to the end of input or a signal.
-    fn follow(&mut self, flags: &Flags, process: &Process, pump: &mut Pump) -> Result<Option<Signal>, Failure> {
+    fn follow(&mut self, process: &Process, pump: &mut Pump) -> Result<Option<Signal>, Failure> {
         let mut feed = Feed::default();
         let stdin = std::io::stdin();
         let end = process.stream_end(None);
@@ -118,7 +122,7 @@ impl Damper {
                     Ok((text, Some((said, before)))) => {
                         self.tell(&text, &said, before, pump)?;
                         if self.subjects.get(&said.subject).is_some_and(|past| past.status != before.status) {
-                            self.keep(flags, process)?;
+                            self.keep()?;
                         }
                     }
                     Ok((text, None)) => pump.stream.pass(&text)?,
@@ -176,9 +180,9 @@ impl Damper {
         pump.stream.record(head, &Mapped { own, line: &line, written: &WRITTEN })
     }
 
-    fn keep(&self, flags: &Flags, process: &Process) -> Result<(), Failure> {
-        match &flags.state {
-            Some(path) => super::remember(path, "health-damp", process, &Remembered::new(&self.subjects)),
+    fn keep(&self) -> Result<(), Failure> {
+        match &self.memory {
+            Some(memory) => memory.write(&Remembered::new(&self.subjects)),
             None => Ok(()),
         }
     }

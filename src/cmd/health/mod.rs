@@ -16,19 +16,15 @@ use crate::cli::{Exit, Failure, Process, Tool, Verbs};
 use crate::decide::monitor::{Evidence, Fall, Fault, Settings};
 use crate::record::Head;
 use crate::record::health::{Range, Round, Verdict, failure, tick};
-use crate::record::state::{self, Origin};
-use crate::sys::clock::{self, Deadline};
+use crate::sys::Error;
+use crate::sys::clock;
 use crate::sys::connect::Via;
-use crate::sys::state::Lock;
-use crate::sys::{self, Error};
 use crate::types::status::Status;
 use crate::types::time::{Span, Tick, WallTime, millis};
 use clap::Args;
 use nix::errno::Errno;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The command.
@@ -308,43 +304,4 @@ fn standing(
     }
     let valid_for = said.valid_for_ms.map(tick).transpose()?;
     Ok((said.status, valid_for.map(|valid_for| arrived.after(valid_for.0))))
-}
-
-/// Keeps two runs with one state file apart.
-fn lock(command: &str, state: Option<&PathBuf>, deadline: Deadline) -> Result<Option<Lock>, Failure> {
-    let taken = state.map(|path| Lock::take(&[format!("{command}-{}", path.display())], deadline));
-    Ok(taken.transpose()?)
-}
-
-fn origin(command: &'static str, process: &Process) -> Origin {
-    Origin { command, host: process.node.clone(), boot_id: clock::boot_id(), at: clock::boot() }
-}
-
-/// What an earlier run of this boot left; none at a first run.
-fn remembered<F: DeserializeOwned, T>(
-    path: &Path,
-    command: &'static str,
-    process: &Process,
-    read: impl FnOnce(F) -> Result<T, String>,
-) -> Result<Option<T>, Failure> {
-    let Some(bytes) = sys::state::read(path)? else { return Ok(None) };
-    let bad = |why: String| Error::File {
-        doing: "read".to_owned(),
-        path: path.display().to_string(),
-        why,
-        mend: "move it away to begin anew".to_owned(),
-    };
-    match state::read::<F>(&bytes, &origin(command, process)).map_err(bad)? {
-        state::Read::Current(found) => Ok(Some(read(found).map_err(bad)?)),
-        state::Read::OtherBoot => {
-            process.complain(&format!("{} is of an earlier boot: a first run", path.display()));
-            Ok(None)
-        }
-    }
-}
-
-fn remember(path: &Path, command: &'static str, process: &Process, what: &impl Serialize) -> Result<(), Failure> {
-    let bytes = state::write(&origin(command, process), what)
-        .map_err(|why| Failure::input(format!("cannot write {}: {why}", path.display())))?;
-    Ok(sys::state::replace(path, &bytes)?)
 }

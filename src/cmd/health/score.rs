@@ -2,9 +2,10 @@
 
 use super::MOST_SUBJECTS;
 use crate::cli::args::{self, flags};
-use crate::cli::input::{Complaints, Fed, Feed, Got, Lines};
-use crate::cli::stream::{Pump, Woken};
+use crate::cli::stream::Stream;
 use crate::cli::{Exit, Failure, Process, Verb};
+use crate::cmd::decider::{self, Concluded, Decider, Deciding, Step};
+use crate::cmd::memory::Memory;
 use crate::cmd::watch::exit;
 use crate::decide::score::{Policy, Service, Tally, Unknown};
 use crate::record::Head;
@@ -12,15 +13,11 @@ use crate::record::health::{Base, Known, SCORE_COLUMNS, SCORE_SCHEMA, Score, ver
 use crate::record::line::Line;
 use crate::sys::clock;
 use crate::sys::state::{folder, standby};
-use crate::sys::watch::Watch;
 use crate::types::status::Status;
 use crate::types::time::{Span, Tick, millis};
 use clap::{ArgMatches, Args, ValueEnum};
-use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
-use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::time::Duration;
 
 pub(super) const VERB: Verb = Verb {
     name: "score",
@@ -65,33 +62,12 @@ struct Flags {
     #[arg(long)]
     brief: bool,
 
-    /// Remember the last verdicts from run to run
-    #[arg(long, value_name = "FILE")]
-    state: Option<PathBuf>,
-
     /// Once, take a record without arrival by its own time, at most so far ahead of ours
     #[arg(long, value_name = "D", default_value = "2s")]
     max_skew: Span,
 
-    /// Conclude after each step of the input and at each expiry, and print what changed
-    #[arg(long)]
-    follow: bool,
-
-    /// Repeat the conclusion at least every D, for as long as it holds
-    #[arg(long, value_name = "D", default_value = "1s")]
-    renew: Span,
-
-    /// End after D with the status of the last conclusion
-    #[arg(long = "for", value_name = "D", requires = "follow")]
-    duration: Option<Span>,
-
-    /// Copy each line of input first
-    #[arg(long)]
-    pass: bool,
-
-    /// End with status 0 whatever was concluded
-    #[arg(long)]
-    exit_zero: bool,
+    #[command(flatten)]
+    deciding: Deciding,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -127,14 +103,11 @@ fn base(text: &str) -> Result<(Option<String>, u8), String> {
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let flags: Flags = args::read(matches)?;
-    if flags.renew.0.is_zero() {
-        return Err(Failure::usage("--renew must be above 0s"));
-    }
-    let _lock = super::lock("health-score", flags.state.as_ref(), process.deadline(Duration::ZERO))?;
-    let mut scorer = Scorer::new(flags, process)?;
-    let answer = if scorer.flags.follow { scorer.follow(process)? } else { scorer.once(process)? };
-    let answer = if scorer.flags.exit_zero { Exit::Yes } else { answer };
-    Ok(answer.and(scorer.complaints.finish()))
+    flags.deciding.check()?;
+    let memory = flags.deciding.memory("health-score", process);
+    let _lock = memory.as_ref().filter(|_| !flags.deciding.follow).map(|memory| memory.lock(process)).transpose()?;
+    let mut scorer = Scorer::new(&flags, memory, process)?;
+    decider::run(&mut scorer, &flags.deciding, process)
 }
 
 /// What was concluded.
@@ -166,18 +139,22 @@ impl Conclusion {
     }
 }
 
-struct Scorer {
-    flags: Flags,
+struct Scorer<'a> {
+    flags: &'a Flags,
     policy: Policy,
     unknown: Unknown,
     base: Base,
     services: BTreeMap<String, Service>,
     boot_id: String,
-    complaints: Complaints,
+    memory: Option<Memory>,
+    /// What a stream said last, and when.
+    told: Option<(Conclusion, Tick)>,
+    /// When it concludes whoever has not been told of.
+    settled: Tick,
 }
 
-impl Scorer {
-    fn new(flags: Flags, process: &Process) -> Result<Self, Failure> {
+impl<'a> Scorer<'a> {
+    fn new(flags: &'a Flags, memory: Option<Memory>, process: &Process) -> Result<Self, Failure> {
         let each: BTreeMap<String, u8> =
             flags.base.iter().filter_map(|(vip, number)| Some((vip.clone()?, *number))).collect();
         let base = match flags.base.as_slice() {
@@ -185,8 +162,8 @@ impl Scorer {
             several if each.len() == several.len() => Base::Each(each),
             _ => return Err(Failure::usage("--base: one number, or VIP=BP,... with each VIP once")),
         };
-        let mut services = match &flags.state {
-            Some(path) => super::remembered(path, "health-score", process, Known::read)?.unwrap_or_default(),
+        let mut services = match &memory {
+            Some(memory) => memory.read(process, Known::read)?.unwrap_or_default(),
             None => BTreeMap::new(),
         };
         for name in &flags.expect {
@@ -207,21 +184,11 @@ impl Scorer {
             base,
             services,
             boot_id: clock::boot_id(),
-            complaints: Complaints::new(&process.who),
+            memory,
+            told: None,
+            settled: clock::boot().after(flags.settle.0),
             flags,
         })
-    }
-
-    /// Takes a line in; says whether it renewed something that counts.
-    fn take(&mut self, text: &str, now: Tick) -> Result<bool, String> {
-        let Some(said) = verdict(&Line::parse(text)?)? else { return Ok(false) };
-        if self.services.len() >= MOST_SUBJECTS && !self.services.contains_key(&said.subject) {
-            return Err(format!("there are more than {MOST_SUBJECTS} subjects"));
-        }
-        let skew = (!self.flags.follow).then_some(self.flags.max_skew.0);
-        let (status, expires) = super::standing(&said, &self.boot_id, skew, now)?;
-        self.services.entry(said.subject).or_insert(Service::SILENT).note(status, expires);
-        Ok(said.renewal)
     }
 
     fn conclude(&self, now: Tick) -> Result<Conclusion, Failure> {
@@ -252,7 +219,7 @@ impl Scorer {
         head.renewal = renewal;
         head.valid_for_ms = conclusion.tally.until.map(|until| millis(until.since(now)));
         head.received_ms = Some(now.as_ms());
-        head.boot_id = (!self.flags.follow).then(|| self.boot_id.clone());
+        head.boot_id = (!self.flags.deciding.follow).then(|| self.boot_id.clone());
         head.standby.clone_from(&conclusion.standby);
         let mut score = Score::new(self.policy.as_str(), self.base.clone(), &conclusion.tally, self.flags.brief);
         score.priority = conclusion.priority;
@@ -260,109 +227,80 @@ impl Scorer {
         (head, score)
     }
 
-    fn keep(&self, process: &Process) -> Result<(), Failure> {
-        match &self.flags.state {
-            Some(path) => super::remember(path, "health-score", process, &Known::new(&self.services)),
+    fn keep(&self) -> Result<(), Failure> {
+        match &self.memory {
+            Some(memory) => memory.write(&Known::new(&self.services)),
             None => Ok(()),
-        }
-    }
-
-    fn once(&mut self, process: &mut Process) -> Result<Exit, Failure> {
-        let mut lines = Lines::stdin();
-        while let Some(got) = lines.next()? {
-            match got {
-                Got::Line(number, text) => match self.take(text, clock::boot()) {
-                    Ok(_) if self.flags.pass => process.out.whole_lines(format!("{text}\n").as_bytes())?,
-                    Ok(_) => {}
-                    Err(why) => self.complaints.line(number, &why),
-                },
-                Got::Malformed(number, why) => self.complaints.line(number, &why),
-            }
-        }
-        let now = clock::boot();
-        let conclusion = self.conclude(now)?;
-        let (head, record) = self.record(&conclusion, &process.node, false, now);
-        process.out.record(&head, &record)?;
-        self.keep(process)?;
-        Ok(exit(conclusion.status()))
-    }
-
-    fn follow(&mut self, process: &mut Process) -> Result<Exit, Failure> {
-        let mut pump = Pump::new(&process.node, process.form)?;
-        let mut status = Status::Unknown;
-        let outcome = self.steps(process, &mut pump, &mut status);
-        pump.stream.finish();
-        match outcome {
-            Ok(Some(signal)) => Ok(pump.die(signal)),
-            // A reader that left changes no answer.
-            Err(failure) if !failure.is_reader_gone() => Err(failure),
-            Ok(None) | Err(_) => Ok(exit(status)),
         }
     }
 
     /// Whether there is something to conclude from: each expected service was told of, or enough time
     /// has passed. A node that has just started must not give up what it does not know about yet.
-    fn is_settled(&self, until: Tick, now: Tick) -> bool {
+    fn is_settled(&self, now: Tick) -> bool {
         let told = !self.services.is_empty() && self.services.values().all(Service::was_known);
-        now >= until || told || self.unknown != Unknown::Hold
+        now >= self.settled || told || self.unknown != Unknown::Hold
     }
 
-    /// Concludes after each step of the input, at each expiry and with each change of a standby file.
-    fn steps(&mut self, process: &Process, pump: &mut Pump, status: &mut Status) -> Result<Option<Signal>, Failure> {
-        let own = self.flags.standby.clone().unwrap_or_else(|| folder().join("standby"));
-        let has_folder = own.parent().is_some_and(|folder| folder.as_os_str().is_empty() || folder.is_dir());
-        let mut watch = Watch::new(if has_folder { std::slice::from_ref(&own) } else { &[] })?;
-        let (mut feed, stdin) = (Feed::default(), std::io::stdin());
-        let end = process.stream_end(self.flags.duration);
-        let settled = clock::boot().after(self.flags.settle.0);
-        let mut told: Option<(Conclusion, Tick)> = None;
-        loop {
-            let expiry = told.as_ref().and_then(|(conclusion, _)| conclusion.tally.until);
-            let again = told.as_ref().map_or(settled, |(_, at)| at.after(self.flags.renew.0));
-            let wake = [expiry, Some(again), end].into_iter().flatten().min();
-            let ready = match pump.wait(&[stdin.as_fd(), watch.as_fd()], wake)? {
-                Woken::Signal(signal) => return Ok(Some(signal)),
-                Woken::Ready(ready) => ready,
-            };
-            let now = clock::boot();
-            let mut renewal = now >= again;
-            if ready.first() == Some(&true) {
-                let lines: Vec<Fed> = feed.take()?;
-                for (number, line) in lines {
-                    match line.and_then(|text| self.take(&text, now).map(|renewed| (text, renewed))) {
-                        Ok((text, renewed)) => {
-                            renewal |= renewed;
-                            if self.flags.pass {
-                                pump.stream.pass(&text)?;
-                            }
-                        }
-                        Err(why) => self.complaints.line(number, &why),
-                    }
-                }
+    /// When it speaks again without news.
+    fn again(&self) -> Tick {
+        self.told.as_ref().map_or(self.settled, |(_, at)| at.after(self.flags.deciding.renew.0))
+    }
+}
+
+impl Decider for Scorer<'_> {
+    fn take(&mut self, text: &str, now: Tick) -> Result<bool, String> {
+        let Some(said) = verdict(&Line::parse(text)?)? else { return Ok(false) };
+        if self.services.len() >= MOST_SUBJECTS && !self.services.contains_key(&said.subject) {
+            return Err(format!("there are more than {MOST_SUBJECTS} subjects"));
+        }
+        let skew = (!self.flags.deciding.follow).then_some(self.flags.max_skew.0);
+        let (status, expires) = super::standing(&said, &self.boot_id, skew, now)?;
+        self.services.entry(said.subject).or_insert(Service::SILENT).note(status, expires);
+        Ok(said.renewal)
+    }
+
+    fn once(&mut self, process: &mut Process) -> Result<Exit, Failure> {
+        let now = clock::boot();
+        let conclusion = self.conclude(now)?;
+        let (head, record) = self.record(&conclusion, &process.node, false, now);
+        process.out.record(&head, &record)?;
+        self.keep()?;
+        Ok(exit(conclusion.status()))
+    }
+
+    fn watched(&self) -> Vec<PathBuf> {
+        vec![self.flags.standby.clone().unwrap_or_else(|| folder().join("standby"))]
+    }
+
+    fn first(&self) -> Option<Tick> {
+        Some(self.settled)
+    }
+
+    fn step(&mut self, step: Step, process: &Process, stream: &mut Stream) -> Result<Concluded, Failure> {
+        let now = step.now;
+        let conclusion = self.conclude(now)?;
+        if step.over || conclusion.standby.is_some() || self.is_settled(now) {
+            let news = self.told.as_ref().is_none_or(|(before, _)| conclusion.is_news(before));
+            if news || step.renewal || now >= self.again() {
+                let (head, record) = self.record(&conclusion, &process.node, !news, now);
+                stream.record(head, &record)?;
+                self.told = Some((conclusion, now));
+            } else if let Some((before, _)) = &mut self.told {
+                before.tally.until = conclusion.tally.until;
             }
-            if ready.get(1) == Some(&true) {
-                watch.changed();
-            }
-            let over = feed.is_ended() || end.is_some_and(|end| end <= now);
-            let conclusion = self.conclude(now)?;
-            if over || conclusion.standby.is_some() || self.is_settled(settled, now) {
-                let news = told.as_ref().is_none_or(|(before, _)| conclusion.is_news(before));
-                *status = conclusion.status();
-                if news || renewal {
-                    let (head, record) = self.record(&conclusion, &process.node, !news, now);
-                    pump.stream.record(head, &record)?;
-                    told = Some((conclusion, now));
-                } else if let Some((before, _)) = &mut told {
-                    before.tally.until = conclusion.tally.until;
-                }
-                if news {
-                    self.keep(process)?;
-                }
-            }
-            if over {
-                return Ok(None);
+            if news {
+                self.keep()?;
             }
         }
+        let told = self.told.as_ref().map(|(conclusion, _)| conclusion);
+        let status = told.map_or(Status::Unknown, Conclusion::status);
+        let expiry = told.and_then(|told| told.tally.until);
+        Ok(Concluded { exit: exit(status), wake: Some(expiry.map_or(self.again(), |at| at.min(self.again()))) })
+    }
+
+    /// A score is no right to anything: it expires.
+    fn last_word(&mut self, _: &mut Stream) -> Result<(), Failure> {
+        Ok(())
     }
 }
 

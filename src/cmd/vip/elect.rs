@@ -2,22 +2,20 @@
 
 use super::Present;
 use crate::cli::args::{self, flags};
-use crate::cli::input::{Complaints, Feed, Got, Lines};
-use crate::cli::stream::{Pump, Woken};
+use crate::cli::stream::Stream;
 use crate::cli::{Exit, Failure, Process, Verb};
+use crate::cmd::decider::{self, Concluded, Decider, Deciding, Step};
 use crate::cmd::fence;
 use crate::cmd::life::{self, Life, ProofBy};
+use crate::cmd::memory::Memory as StateFile;
 use crate::decide::bucket::plan::Quorum;
 use crate::decide::elect::{self, DEFAULT_PRIORITY, Election, Memory, Node, Settings, UNCHECKED_PRIORITY, View};
 use crate::record::Head;
 use crate::record::bucket::Side;
 use crate::record::elect::{COLUMNS, Elect, Heard, Priorities, Remembered, SCHEMA, Word, read_words};
 use crate::record::line::Line;
-use crate::record::state::{self, Origin};
 use crate::sys;
 use crate::sys::clock;
-use crate::sys::state::Lock;
-use crate::sys::watch::{self, Watch};
 use crate::types::net::Prefix;
 use crate::types::node::{Standby, check_name};
 use crate::types::status::Status;
@@ -25,7 +23,6 @@ use crate::types::time::{Span, Tick, millis};
 use clap::{ArgMatches, Args};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -85,43 +82,21 @@ struct Flags {
     #[arg(long, value_name = "FILE")]
     standby: Option<PathBuf>,
 
-    /// Remember from run to run
-    #[arg(long, value_name = "FILE")]
-    state: Option<PathBuf>,
-
-    /// Conclude after each step of the input, and print what changed
-    #[arg(long)]
-    follow: bool,
-
-    /// Repeat the conclusions at least every D, for no longer than --dead-after without input
-    #[arg(long, value_name = "D", default_value = "1s")]
-    renew: Span,
-
-    /// End after D with the status of the last conclusion
-    #[arg(long = "for", value_name = "D", requires = "follow")]
-    duration: Option<Span>,
-
-    /// Copy each line of input first
-    #[arg(long)]
-    pass: bool,
-
-    /// End with status 0 whatever was concluded
-    #[arg(long)]
-    exit_zero: bool,
+    #[command(flatten)]
+    deciding: Deciding,
 }
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let flags: Flags = args::read(matches)?;
+    flags.deciding.check()?;
     let settings = settings(&flags, &process.node)?;
-    let mut elector = Elector::new(&flags, settings, process)?;
-    let exit = if flags.follow { follow(&mut elector, process)? } else { once(&mut elector, process)? };
-    Ok(if flags.exit_zero && matches!(exit, Exit::No | Exit::Undecided) { Exit::Yes } else { exit })
+    let memory = flags.deciding.memory("vip-elect", process);
+    let _lock = memory.as_ref().filter(|_| !flags.deciding.follow).map(|memory| memory.lock(process)).transpose()?;
+    let mut elector = Elector::new(&flags, settings, memory, process)?;
+    decider::run(&mut elector, &flags.deciding, process)
 }
 
 fn settings(flags: &Flags, me: &str) -> Result<Settings, Failure> {
-    if flags.renew.0.is_zero() {
-        return Err(Failure::usage("--renew must be above 0s"));
-    }
     let addresses: BTreeSet<IpAddr> = flags.vip.iter().map(|vip| vip.addr).collect();
     if addresses.len() != flags.vip.len() {
         return Err(Failure::usage("--vip names an address twice"));
@@ -136,7 +111,7 @@ fn settings(flags: &Flags, me: &str) -> Result<Settings, Failure> {
     if members.len() != flags.members.len() {
         return Err(Failure::usage("--members names a node twice"));
     }
-    let agree = flags.follow || flags.state.is_some();
+    let agree = flags.deciding.follow || flags.deciding.state.is_some();
     if members.is_empty() && agree {
         return Err(Failure::usage(
             "--follow and --state need --members: a node that was not heard yet may serve an address",
@@ -226,72 +201,34 @@ struct Elector<'a> {
     /// This node's own address for each virtual one, and when it was looked for.
     own: BTreeMap<IpAddr, IpAddr>,
     looked: Option<Tick>,
-    state: Option<(PathBuf, Origin)>,
+    kept: Option<StateFile>,
+    /// What a stream said last about each address, and when everything was said.
+    said: BTreeMap<IpAddr, (Elect, Election)>,
+    said_at: Tick,
 }
 
 impl<'a> Elector<'a> {
-    fn new(flags: &'a Flags, settings: Settings, process: &Process) -> Result<Self, Failure> {
-        let mut elector = Elector {
+    fn new(flags: &'a Flags, settings: Settings, kept: Option<StateFile>, process: &Process) -> Result<Self, Failure> {
+        let remembered = match &kept {
+            Some(kept) => kept.read(process, |remembered: Remembered| remembered.read())?,
+            None => None,
+        };
+        let mut memory = remembered.unwrap_or_default();
+        // What was elected before and is not any more is forgotten.
+        memory.retain(|vip, _| flags.vip.iter().any(|prefix| prefix.addr == *vip));
+        Ok(Elector {
             flags,
             settings,
             known: BTreeMap::new(),
             side: None,
-            memory: BTreeMap::new(),
+            memory,
             fed: None,
             own: BTreeMap::new(),
             looked: None,
-            state: None,
-        };
-        if let Some(path) = &flags.state {
-            let origin = Origin {
-                command: "vip-elect",
-                host: process.node.clone(),
-                boot_id: clock::boot_id(),
-                at: clock::boot(),
-            };
-            if let Some(bytes) = sys::state::read(path)? {
-                let bad = |why: String| sys::Error::File {
-                    doing: "read".to_owned(),
-                    path: path.display().to_string(),
-                    why,
-                    mend: "move it away to begin anew".to_owned(),
-                };
-                match state::read::<Remembered>(&bytes, &origin).map_err(bad)? {
-                    state::Read::Current(remembered) => elector.memory = remembered.read().map_err(bad)?,
-                    state::Read::OtherBoot => {
-                        process.complain(&format!("{} is of an earlier boot: a first run", path.display()));
-                    }
-                }
-            }
-            // What was elected before and is not any more is forgotten.
-            elector.memory.retain(|vip, _| flags.vip.iter().any(|prefix| prefix.addr == *vip));
-            elector.state = Some((path.clone(), origin));
-        }
-        Ok(elector)
-    }
-
-    /// Takes one line in; says whether it was a renewal of something that counts.
-    fn take(&mut self, text: &str, now: Tick) -> Result<bool, String> {
-        let mut renewal = false;
-        for word in read_words(&Line::parse(text)?)? {
-            let node = word.base.node.clone();
-            if self.flags.members.is_empty() && word.is_node && check_name(&node).is_ok() {
-                self.settings.members.insert(node.clone());
-            }
-            if !self.settings.members.contains(&node) {
-                continue;
-            }
-            if word.base.status.is_some() {
-                self.fed = Some(now);
-                renewal |= word.base.renewal;
-            }
-            if let Some(side) = &word.base.quorum {
-                let (_, expires) = life::times(word.base.received_ms, word.base.valid_for_ms, now);
-                self.side = Some((side.clone(), expires));
-            }
-            self.known.entry(node).or_default().note(word, &self.flags.vip, now);
-        }
-        Ok(renewal)
+            kept,
+            said: BTreeMap::new(),
+            said_at: clock::boot(),
+        })
     }
 
     /// Looks for the proofs that are kept, and for this node's own addresses.
@@ -301,7 +238,7 @@ impl<'a> Elector<'a> {
                 self.known.entry(node).or_default().life.prove(kept.proof());
             }
         }
-        if self.looked.is_none_or(|looked| now.since(looked) >= self.flags.renew.0) {
+        if self.looked.is_none_or(|looked| now.since(looked) >= self.flags.deciding.renew.0) {
             let present = Present::look()?;
             let own = |vip: &Prefix| Some((vip.addr, present.own_address(*vip, self.flags.dev.as_deref())?));
             self.own = self.flags.vip.iter().filter_map(own).collect();
@@ -313,7 +250,7 @@ impl<'a> Elector<'a> {
     /// Whether nothing was heard for as long as a node may be silent.
     fn is_deaf(&self, now: Tick) -> bool {
         let alone = self.settings.members.iter().all(|member| *member == self.settings.me);
-        !alone && self.flags.follow && self.fed.is_none_or(|fed| now.since(fed) > self.settings.dead_after)
+        !alone && self.flags.deciding.follow && self.fed.is_none_or(|fed| now.since(fed) > self.settings.dead_after)
     }
 
     fn node(&self, name: &str, vip: IpAddr, quorum: &Quorum, now: Tick) -> Node {
@@ -390,12 +327,16 @@ impl<'a> Elector<'a> {
         Ok(elections)
     }
 
+    /// Often enough to see that verdicts expired, and that it was not we who stood still.
+    fn often(&self) -> Duration {
+        self.settings.pause().min(self.settings.dead_after) / 4
+    }
+
     fn keep(&self) -> Result<(), Failure> {
-        if let Some((path, origin)) = &self.state {
-            let bytes = state::write(origin, &Remembered::new(&self.memory)).unwrap_or_default();
-            sys::state::replace(path, &bytes)?;
+        match &self.kept {
+            Some(kept) => kept.write(&Remembered::new(&self.memory)),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn record(&self, vip: Prefix, election: &Election) -> Elect {
@@ -406,7 +347,7 @@ impl<'a> Elector<'a> {
     fn head(&self, vip: Prefix, election: &Election, now: Tick, renewal: bool) -> Head {
         let mut head = Head::new("vip.elect").about(vip.addr);
         head.received_ms = Some(now.as_ms());
-        head.valid_for_ms = self.flags.follow.then(|| millis(self.flags.renew.0 * 3));
+        head.valid_for_ms = self.flags.deciding.follow.then(|| millis(self.flags.deciding.renew.0 * 3));
         head.renewal = renewal;
         let own = election.candidates.iter().find(|one| one.node == self.settings.me);
         head.standby = own.filter(|own| !own.standing).map(|own| own.why.clone());
@@ -418,153 +359,99 @@ fn exit(elections: &[(Prefix, Election)]) -> Exit {
     if elections.iter().any(|(_, election)| election.mine) { Exit::Yes } else { Exit::No }
 }
 
-fn once(elector: &mut Elector<'_>, process: &mut Process) -> Result<Exit, Failure> {
-    let deadline = process.deadline(Duration::ZERO);
-    let _lock = match &elector.flags.state {
-        Some(path) => Some(Lock::take(&[format!("vip-elect-{}", path.display())], deadline)?),
-        None => None,
-    };
-    let mut complaints = Complaints::new(&process.who);
-    let mut lines = Lines::stdin();
-    while let Some(got) = lines.next()? {
-        match got {
-            Got::Line(number, text) => {
-                if elector.flags.pass && Line::parse(text).is_ok() {
-                    process.out.whole_lines(format!("{text}\n").as_bytes())?;
-                }
-                if let Err(why) = elector.take(text, clock::boot()) {
-                    complaints.line(number, &why);
-                }
-            }
-            Got::Malformed(number, why) => complaints.line(number, &why),
-        }
-    }
-    let malformed = complaints.finish();
-    let alone = elector.flags.members.len() == 1;
-    if elector.fed.is_none() && !alone {
-        if malformed == Exit::Yes {
-            process.complain("no node was heard of: nothing is concluded");
-        }
-        return Ok(malformed.and(Exit::Undecided));
-    }
-    elector.settings.members.insert(elector.settings.me.clone());
-    // Runs with a pause between them do not stand still in it.
-    for memory in elector.memory.values_mut() {
-        memory.concluded = None;
-    }
-    let now = clock::boot();
-    let elections = elector.conclude(now)?;
-    for (vip, election) in &elections {
-        process.out.record(&elector.head(*vip, election, now, false), &elector.record(*vip, election))?;
-    }
-    elector.keep()?;
-    Ok(exit(&elections).and(malformed))
-}
-
-fn follow(elector: &mut Elector<'_>, process: &mut Process) -> Result<Exit, Failure> {
-    let mut pump = Pump::new(&process.node, process.form)?;
-    let mut complaints = Complaints::new(&process.who);
-    let mut status = Exit::Undecided;
-    let outcome = follow_on(elector, process, &mut pump, &mut complaints, &mut status);
-    pump.stream.finish();
-    match outcome {
-        // A reader that left changes no answer.
-        Err(failure) if !failure.is_reader_gone() => Err(failure),
-        _ => Ok(status.and(complaints.finish())),
-    }
-}
-
-/// Concludes after each step of the input, and keeps the `status` of the last conclusion.
-fn follow_on(
-    elector: &mut Elector<'_>,
-    process: &Process,
-    pump: &mut Pump,
-    complaints: &mut Complaints,
-    status: &mut Exit,
-) -> Result<(), Failure> {
-    let flags = elector.flags;
-    let standby = flags.standby.clone().unwrap_or_else(|| sys::state::folder().join("standby"));
-    let proofs = fence::proofs_file(&elector.settings.me);
-    let own = flags.vip.iter().map(|vip| sys::state::standby_file(&vip.addr.to_string()));
-    let watched = [standby, proofs].into_iter().chain(own);
-    let watched: Vec<PathBuf> = watched.filter(|path| watch::has_folder(path)).collect();
-    let mut watch = Watch::new(&watched)?;
-    let mut feed = Feed::default();
-    let stdin = std::io::stdin();
-    let end = process.stream_end(flags.duration);
-    // Often enough to see that verdicts expired, and that it was not we who stood still.
-    let often = elector.settings.pause().min(elector.settings.dead_after) / 4;
-    let mut told: BTreeMap<IpAddr, (Elect, Election)> = BTreeMap::new();
-    let mut told_at = clock::boot();
-    let mut wake = Some(clock::boot().after(often));
-    let caught = loop {
-        let woken = pump.wait(&[stdin.as_fd(), watch.as_fd()], [wake, end].into_iter().flatten().min())?;
-        let ready = match woken {
-            Woken::Ready(ready) => ready,
-            Woken::Signal(signal) => break Some(signal),
-        };
-        let now = clock::boot();
+impl Decider for Elector<'_> {
+    fn take(&mut self, text: &str, now: Tick) -> Result<bool, String> {
         let mut renewal = false;
-        if ready.first() == Some(&true) {
-            for (number, line) in feed.take()? {
-                match line {
-                    Ok(text) => {
-                        if flags.pass && Line::parse(&text).is_ok() {
-                            pump.stream.pass(&text)?;
-                        }
-                        match elector.take(&text, now) {
-                            Ok(is_renewal) => renewal |= is_renewal,
-                            Err(why) => complaints.line(number, &why),
-                        }
-                    }
-                    Err(why) => complaints.line(number, &why),
-                }
+        for word in read_words(&Line::parse(text)?)? {
+            let node = word.base.node.clone();
+            if self.flags.members.is_empty() && word.is_node && check_name(&node).is_ok() {
+                self.settings.members.insert(node.clone());
             }
+            if !self.settings.members.contains(&node) {
+                continue;
+            }
+            if word.base.status.is_some() {
+                self.fed = Some(now);
+                renewal |= word.base.renewal;
+            }
+            if let Some(side) = &word.base.quorum {
+                let (_, expires) = life::times(word.base.received_ms, word.base.valid_for_ms, now);
+                self.side = Some((side.clone(), expires));
+            }
+            self.known.entry(node).or_default().note(word, &self.flags.vip, now);
         }
-        if ready.get(1) == Some(&true) {
-            watch.changed();
+        Ok(renewal)
+    }
+
+    fn once(&mut self, process: &mut Process) -> Result<Exit, Failure> {
+        if self.fed.is_none() && self.flags.members.len() != 1 {
+            process.complain("no node was heard of: nothing is concluded");
+            return Ok(Exit::Undecided);
         }
-        let elections = elector.conclude(now)?;
-        let heard = elector.fed.is_some() || elector.settings.members.len() == 1;
-        *status = if heard { exit(&elections) } else { Exit::Undecided };
+        self.settings.members.insert(self.settings.me.clone());
+        // Runs with a pause between them do not stand still in it.
+        for memory in self.memory.values_mut() {
+            memory.concluded = None;
+        }
+        let now = clock::boot();
+        let elections = self.conclude(now)?;
+        for (vip, election) in &elections {
+            process.out.record(&self.head(*vip, election, now, false), &self.record(*vip, election))?;
+        }
+        self.keep()?;
+        Ok(exit(&elections))
+    }
+
+    fn watched(&self) -> Vec<PathBuf> {
+        let standby = self.flags.standby.clone().unwrap_or_else(|| sys::state::folder().join("standby"));
+        let own = self.flags.vip.iter().map(|vip| sys::state::standby_file(&vip.addr.to_string()));
+        [standby, fence::proofs_file(&self.settings.me)].into_iter().chain(own).collect()
+    }
+
+    fn first(&self) -> Option<Tick> {
+        Some(self.said_at.after(self.often()))
+    }
+
+    fn step(&mut self, step: Step, _: &Process, stream: &mut Stream) -> Result<Concluded, Failure> {
+        let (now, renew) = (step.now, self.flags.deciding.renew.0);
+        let elections = self.conclude(now)?;
+        let heard = self.fed.is_some() || self.settings.members.len() == 1;
+        let exit = if heard { exit(&elections) } else { Exit::Undecided };
         // Whoever renews by himself is no dead man: who hears nothing gives up, and says that once.
-        let alive = !elector.is_deaf(now);
-        let repeats = renewal || (alive && now.since(told_at) >= flags.renew.0);
+        let alive = !self.is_deaf(now);
+        let repeats = step.renewal || (alive && now.since(self.said_at) >= renew);
         let mut changed = false;
-        wake = Some(now.after(often));
+        let mut wake = now.after(self.often());
         for (vip, election) in elections {
-            let record = elector.record(vip, &election);
-            let news = told.get(&vip.addr).is_none_or(|(before, _)| *before != record);
+            let record = self.record(vip, &election);
+            let news = self.said.get(&vip.addr).is_none_or(|(before, _)| *before != record);
             if news || repeats {
-                pump.stream.record(elector.head(vip, &election, now, !news), &record)?;
+                stream.record(self.head(vip, &election, now, !news), &record)?;
             }
             changed |= news;
-            wake = wake.into_iter().chain(election.wake).min();
-            told.insert(vip.addr, (record, election));
+            wake = election.wake.map_or(wake, |at| wake.min(at));
+            self.said.insert(vip.addr, (record, election));
         }
         if repeats {
-            told_at = now;
+            self.said_at = now;
         }
         if changed {
-            elector.keep()?;
+            self.keep()?;
         }
         if alive {
-            wake = wake.map(|wake| wake.min(told_at.after(flags.renew.0)));
+            wake = wake.min(self.said_at.after(renew));
         }
-        if feed.is_ended() || end.is_some_and(|end| now >= end) {
-            break None;
-        }
-    };
-    // Nobody hears this node's conclusions any more: it must not be taken for one that serves.
-    for vip in &flags.vip {
-        if let Some((record, election)) = told.remove(&vip.addr) {
-            let mut head = elector.head(*vip, &election, clock::boot(), false);
-            head.standby = Some("its election has ended".to_owned());
-            pump.stream.record(head, &record.gives_up("the election has ended"))?;
-        }
+        Ok(Concluded { exit, wake: Some(wake) })
     }
-    if let Some(signal) = caught {
-        pump.die(signal);
+
+    fn last_word(&mut self, stream: &mut Stream) -> Result<(), Failure> {
+        for vip in &self.flags.vip {
+            if let Some((record, election)) = self.said.remove(&vip.addr) {
+                let mut head = self.head(*vip, &election, clock::boot(), false);
+                head.standby = Some("its election has ended".to_owned());
+                stream.record(head, &record.gives_up("the election has ended"))?;
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }
