@@ -36,7 +36,7 @@ impl Site {
         let vips: Vec<String> = (51..).zip(VIPS).map(|(vrid, vip)| format!("{vrid}={vip}/24")).collect();
         for host in &hosts {
             let config = format!(
-                "dev=eth0\nvips='{}'\npriority='{PRIORITY}'\ninterval=100ms\ncheck_interval=100ms\n\
+                "dev=eth0\nvips='{}'\npriority='{PRIORITY}'\ninterval=250ms\ncheck_interval=100ms\n\
                  response_timeout=100ms\ndown_time=200ms\n{more}\n",
                 vips.join(" ")
             );
@@ -131,8 +131,8 @@ fn the_netscaler_example_plays() {
         assert_eq!(answers.last(), Some(home), "{vip}");
         let moved = home == 1;
         assert_eq!(answers.changes(failed), if moved { 2 } else { 0 }, "{vip}");
-        // Three intervals and a skew are below 400 ms; the rest is a busy machine.
-        assert!(answers.longest_silence(failed) < Duration::from_millis(if moved { 1000 } else { 400 }), "{vip}");
+        // Three intervals and a skew are below 1 s; the rest is a busy machine, which loses an advert at times.
+        assert!(answers.longest_silence(failed) < Duration::from_millis(if moved { 1800 } else { 900 }), "{vip}");
         // Clients keep the virtual MAC through it all.
         let entry = site.client.sh(&format!("ip neigh show {vip}"));
         assert!(entry.contains("00:00:5e:00:01:3"), "{entry}");
