@@ -77,7 +77,15 @@ fn only_the_device_s_word_is_a_proof() {
         // (a) it says that it is done, and the status says on
         ("liar", "read_input; [ $action = status ] && status; exit 0", 1, "on", "not-proven"),
         // (c) it was off already
-        ("was-off", "printf off >$plug; read_input; [ $action = status ] && status; exit 1", 0, "off", ""),
+        (
+            "was-off",
+            "printf off >$plug; read_input; [ $action = status ] && status; [ $action = monitor ]; exit",
+            0,
+            "off",
+            "",
+        ),
+        // a script that a shell cannot read, or that lacks an option, ends with what means off
+        ("crashes", "exit 2", 75, "unknown", "not-proven"),
         // the device does not answer
         ("mute", "exit 1", 75, "unknown", "not-proven"),
         // it has no use for its input, or dies
@@ -289,9 +297,10 @@ fn without_a_proof_a_record_stays_as_it_was_and_the_status_says_so() {
     }
     let run = host.run_with("fence records --agent fence_of_nobody", &format!("{PLAN}\n"));
     assert_eq!(run.code, 5, "{run:#?}");
+    assert!(run.stdout.is_empty(), "told before the outage");
     // Nothing is asked for: nothing is done, and strange lines are told.
     let plain = "{\"kind\":\"x\",\"a\":0.10}\nnonsense\n";
-    let run = host.run_with("fence records --agent fence_of_nobody", plain).ended(6);
+    let run = host.run_with("fence records --agent fence_dummy", plain).ended(6);
     assert_eq!(run.stdout, "{\"kind\":\"x\",\"a\":0.10}\n");
 }
 
@@ -305,4 +314,99 @@ fn without_a_cluster_pacemaker_proves_nothing() {
     assert_eq!((&record["power"], &record["proof"]), (&"unknown".into(), &false.into()));
     assert!(run.stderr.contains("stonith_admin"), "{run:?}");
     host.run("fence status n2 --via stonith").ended(2);
+}
+
+/// Nothing proves what no device was asked about.
+#[test]
+fn without_time_to_ask_there_is_no_proof() {
+    let lab = Lab::new();
+    let host = lab.host("n1", &[]);
+    let (yes, hang) = (agent(&host, "yes", "exit 0"), agent(&host, "hang", "exec sleep 100"));
+    for line in [
+        format!("fence off n2 --agent {yes} --timeout 0s"),
+        format!("fence off n2 --agent {yes} --delay 300ms --timeout 100ms"),
+        format!("fence reboot n2 --agent {yes} --timeout 0s"),
+        format!("fence off n2 --all --agent {yes} --agent {hang} --delay 300ms --timeout 100ms"),
+    ] {
+        let run = host.run(&line);
+        assert!(run.code != 0 && run.records().iter().all(|record| record["proof"] == false), "{run:#?}");
+    }
+    // Frozen while its agent hangs: the time of the next one is over when it thaws.
+    let mut frozen = host.start(&format!("fence off n2 --agent {hang} --agent {yes} --limit 1s --retries 0"));
+    std::thread::sleep(Duration::from_millis(300));
+    frozen.signal(Signal::SIGSTOP);
+    std::thread::sleep(2 * SECOND);
+    frozen.signal(Signal::SIGCONT);
+    assert!(frozen.ends(10 * SECOND) != 0 && frozen.so_far()[0]["proof"] == false, "{:?}", frozen.so_far());
+    assert!(!host.folder.join("state/fence-n1.json").exists());
+    let late = host.run(&format!("fence off n2 --agent {hang} --limit 1s --retries 0")).ended(75).one();
+    assert!(late["elapsed_ms"].as_f64().unwrap() < 4000.0, "the limit is one: {late}");
+}
+
+/// A proof is of one life, and a device or a beat is stronger than it.
+#[test]
+fn a_proof_ends_with_the_word_of_the_device_and_with_a_newer_life() {
+    let lab = Lab::new();
+    let host = lab.host("n1", &["192.0.2.1/24"]);
+    let other = lab.host("n2", &["192.0.2.2/24"]);
+    let good = agent(&host, "good", GOOD);
+    let kept = || fs::read_to_string(host.folder.join("state/fence-n1.json")).unwrap().contains("\"n2\"");
+    for verb in ["status", "off"] {
+        host.run(&format!("fence off n2 --agent {good}")).ended(0);
+        assert!(kept());
+        let on = agent(&host, "on", "read_input; [ $action = status ] && exit 0; exit 1");
+        host.run(&format!("fence {verb} n2 --agent {on} --retries 0 --timeout 3s"));
+        assert!(!kept(), "{verb}: the device says that it is on");
+    }
+    for verb in ["on", "reboot", "status"] {
+        host.run(&format!("fence {verb} n2 --once --agent {good}")).ended(2);
+    }
+    // It was proven off in an earlier life, and this host has heard a newer one.
+    host.run(&format!("fence off n2 --agent {good} --incarnation 5")).ended(0);
+    let key = host.folder.join("key");
+    fs::write(&key, "ab".repeat(32)).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    let _beats = other.start(&format!("heartbeat send --key {} --interval 50ms --to 192.0.2.1", key.display()));
+    let recv = format!("heartbeat recv --key {} --bind 192.0.2.1 --expect n2 --for 5s", key.display());
+    host.run(&recv).ended(0);
+    fs::write(host.folder.join("good.log"), "").unwrap();
+    let run = host.run_with(&format!("fence records --agent {good}"), &format!("{PLAN}\n")).ended(0);
+    assert!(log(&host, "good").contains("off n2"), "it is fenced again: {run:#?}");
+    let down = "{\"host\":\"n1\",\"subject\":\"n2\",\"status\":\"down\"}\n";
+    let line = "quorum --members n1,n2 --tie-breaker fence --wait-for-all no";
+    host.run_with(line, down).ended(0);
+    // Switched on again it has its vote, also where its beats do not arrive.
+    host.run(&format!("fence reboot n2 --agent {good}")).ended(0);
+    host.run_with(line, down).ended(75);
+}
+
+/// What cannot be kept is told before anybody is shot.
+#[test]
+fn with_a_torn_file_of_proofs_nobody_is_shot() {
+    let lab = Lab::new();
+    let host = lab.host("n1", &[]);
+    let good = agent(&host, "good", GOOD);
+    fs::create_dir_all(host.folder.join("state")).unwrap();
+    fs::write(host.folder.join("state/fence-n1.json"), "{\"kind\":\"state.fence\",\"v\":1").unwrap();
+    for verb in ["off", "reboot", "on"] {
+        host.run(&format!("fence {verb} n2 --agent {good}")).ended(6);
+    }
+    assert_eq!((log(&host, "good").as_str(), plug(&host, "good").as_str()), ("", "on"));
+}
+
+/// An agent that outlives its run may still act: nobody else does meanwhile.
+#[test]
+fn a_killed_run_leaves_its_lock_to_its_agent() {
+    let lab = Lab::new();
+    let host = lab.host("n1", &[]);
+    let slow = agent(&host, "slow", &format!("read_input; touch $plug.runs; sleep 2; {GOOD}"));
+    let good = agent(&host, "good", GOOD);
+    let mut killed = host.start(&format!("fence on n2 --agent {slow}"));
+    eventually("its agent runs", 5 * SECOND, || host.folder.join("slow.plug.runs").exists());
+    killed.child.kill().unwrap();
+    killed.child.wait().unwrap();
+    let late = host.run(&format!("fence off n2 --agent {good} --timeout 200ms")).ended(75);
+    assert!(late.stderr.contains("another run holds it"), "{late:?}");
+    host.run(&format!("fence off n2 --agent {good} --timeout 20s")).ended(0);
+    assert!(log(&host, "slow").contains("on n2"), "the orphan was waited for");
 }

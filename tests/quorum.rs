@@ -97,6 +97,22 @@ fn two_members_wait_for_all_and_remember_it_for_this_boot_only() {
     let proof = "{\"kind\":\"fence.off\",\"host\":\"n1\",\"subject\":\"n2\",\"proof\":true}\n";
     let won = host.run_with(&line, &(report("n1", "n2", "down") + proof)).ended(0);
     assert_eq!(about(&won.records(), "n2")["status"], "down");
+    // Another host's proof may be of before this one was switched off; a reboot leaves it on; a status keeps
+    // nothing.
+    for other in [
+        proof.replace("\"n1\"", "\"n9\""),
+        proof.replace("fence.off", "fence.reboot"),
+        proof.replace("fence.off", "fence.status"),
+    ] {
+        host.run_with(&line, &(report("n1", "n2", "down") + &other)).ended(75);
+    }
+    // A service is no node, whatever it is called.
+    let service = "{\"kind\":\"health.tcp\",\"host\":\"n1\",\"subject\":\"n2\",\"status\":\"up\"}\n";
+    host.run_with("quorum --members n1,n2", service).ended(75);
+    let ahead = "{\"host\":\"n1\",\"subject\":\"n2\",\"status\":\"up\",\"received_ms\":99999999999}\n";
+    host.run_with("quorum --members n1,n2", ahead).ended(75);
+    // An input that does not end.
+    assert_eq!(host.start_fed("quorum --members n1,n2 --timeout 100ms").ends(4 * SECOND), 75);
     // Without the tie-breaker half is no majority, waited for or not.
     host.run_with("quorum --members n1,n2 --wait-for-all no", &report("n1", "n2", "down")).ended(1);
     let kept = fs::read_to_string(&state).unwrap();
@@ -190,7 +206,7 @@ fn a_take_over_waits_for_the_proof_and_nothing_moves_without() {
     let (plug, agent) = (n1.folder.join("plug"), n1.folder.join("agent"));
     let script = format!(
         "#!/bin/sh\nwhile IFS='=' read -r key value; do [ $key != action ] || action=$value; done\n\
-         [ $action = off ] && [ -e {plug} ] && exit 0\n[ -e {plug}.off ] && exit 2\nexit 0\n",
+         [ $action = off ] && [ -e {plug} ] && exit 0\n[ $action = status ] && [ -e {plug}.off ] && exit 2\nexit 0\n",
         plug = plug.display()
     );
     fs::write(&agent, script).unwrap();

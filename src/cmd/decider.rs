@@ -1,11 +1,12 @@
 //! What all deciders are: lines in, and a conclusion at their end, or after each step of a stream.
 
 use super::memory::Memory;
-use crate::cli::input::{Complaints, Feed, Got, Lines};
+use crate::cli::input::{Complaints, Feed};
 use crate::cli::stream::{Pump, Stream, Woken};
 use crate::cli::{Exit, Failure, Process};
 use crate::record::line::Line;
 use crate::sys::clock;
+use crate::sys::event::Sources;
 use crate::sys::watch::{self, Watch};
 use crate::types::time::{Span, Tick};
 use clap::Args;
@@ -118,18 +119,30 @@ pub(super) fn run(decider: &mut impl Decider, flags: &Deciding, process: &mut Pr
 
 fn once(decider: &mut impl Decider, flags: &Deciding, process: &mut Process) -> Result<Exit, Failure> {
     let mut complaints = Complaints::new(&process.who);
-    let mut lines = Lines::stdin();
-    while let Some(got) = lines.next()? {
-        match got {
-            Got::Line(number, text) => {
-                if flags.pass && Line::parse(text).is_ok() {
-                    process.out.whole_lines(format!("{text}\n").as_bytes())?;
+    let (mut feed, stdin) = (Feed::default(), std::io::stdin());
+    let end = process.stream_end(None);
+    while !feed.is_ended() {
+        let mut sources = Sources::default();
+        sources.readable(stdin.as_fd());
+        if !sources.wait(end)? {
+            process.complain(
+                "the input did not end in the time given: nothing is concluded (allow longer with --timeout)",
+            );
+            return Ok(Exit::Undecided);
+        }
+        for (number, line) in feed.take()? {
+            let taken = match &line {
+                Ok(text) => {
+                    if flags.pass && Line::parse(text).is_ok() {
+                        process.out.whole_lines(format!("{text}\n").as_bytes())?;
+                    }
+                    decider.take(text, clock::boot()).map(drop)
                 }
-                if let Err(why) = decider.take(text, clock::boot()) {
-                    complaints.line(number, &why);
-                }
+                Err(why) => Err(why.clone()),
+            };
+            if let Err(why) = taken {
+                complaints.line(number, &why);
             }
-            Got::Malformed(number, why) => complaints.line(number, &why),
         }
     }
     let malformed = complaints.finish();

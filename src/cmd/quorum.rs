@@ -2,20 +2,22 @@
 
 use super::decider::{self, Concluded, Decider, Deciding, Step};
 use super::fence;
+use super::heartbeat;
 use super::memory::Memory;
 use crate::cli::args::{self, YesNo, flags};
 use crate::cli::stream::Stream;
 use crate::cli::{Exit, Failure, Process, Tool, Verb, Verbs};
 use crate::decide::quorum::{Conclusion, Reports, Said, Settings, Verdict};
 use crate::record::Head;
+use crate::record::fence::Proven;
 use crate::record::line::Line;
 use crate::record::quorum::{COLUMNS, Quorum, Remembered, SCHEMA, Stamp, Word, read};
 use crate::sys::clock;
 use crate::types::node::check_name;
 use crate::types::proof::Proof;
-use crate::types::time::{Span, Tick, millis};
+use crate::types::time::{Span, Tick, WallTime, millis};
 use clap::{ArgMatches, Args, ValueEnum};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -96,8 +98,18 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     if members.len() != flags.members.len() {
         return Err(Failure::usage("--members names a node twice"));
     }
+    if let Some(member) = flags.veto.iter().find(|subject| members.contains(*subject) || subject.is_empty()) {
+        return Err(Failure::usage(format!("--veto '{member}': it is no subject of a verdict, or a member")));
+    }
     if members.len() > MOST_MEMBERS {
         return Err(Failure::usage(format!("--members: {} are more than {MOST_MEMBERS}", members.len())));
+    }
+    let short = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
+    if !members.contains(&process.node) && members.iter().any(|member| short(member) == short(&process.node)) {
+        process.complain(&format!(
+            "this node, {}, is no member: it has no vote (another name? give --node)",
+            process.node
+        ));
     }
     let settings = Settings {
         wait_for_all: flags.wait_for_all.map_or(members.len() == 2, |answer| answer == YesNo::Yes),
@@ -119,6 +131,7 @@ struct Counter<'a> {
     reports: Reports,
     /// Members whose proof stands in the file.
     filed: BTreeSet<String>,
+    file: fence::Filed,
     kept: BTreeSet<String>,
     boot_id: String,
     memory: Option<Memory>,
@@ -141,6 +154,7 @@ impl<'a> Counter<'a> {
             kept: reports.heard.clone(),
             reports,
             filed: BTreeSet::new(),
+            file: fence::Filed::default(),
             boot_id: clock::boot_id(),
             memory,
             told: None,
@@ -151,21 +165,17 @@ impl<'a> Counter<'a> {
     /// A word with the point at which it arrived here; `None` for one of unknown age.
     fn age(&self, word: &Word, now: Tick) -> Option<Said> {
         let Stamp { received_ms, boot_id, time, valid_for_ms } = &word.stamp;
+        let is_foreign = word.reporter.as_ref().is_some_and(|reporter| *reporter != self.settings.me);
         let ours = boot_id.as_ref().is_none_or(|boot_id| *boot_id == self.boot_id);
         let at = match (received_ms.and_then(Tick::from_ms).filter(|_| ours), time) {
+            // Decimals are cut on the way; more ahead than that it is another clock's.
+            (Some(received), _) if received > now.after(Duration::from_millis(1)) => return None,
+            // Another host's clock, unless it came to this one.
+            (Some(_), Some(time)) if !self.flags.deciding.follow && is_foreign => self.age_by(*time, now)?,
             (Some(received), _) => received.min(now),
             // It arrives with this line, unless it says that it came to another machine or boot.
             (None, _) if self.flags.deciding.follow => ours.then_some(now)?,
-            (None, Some(time)) => {
-                let age = clock::wall().unix_us.saturating_sub(time.unix_us);
-                let ahead = Duration::from_micros(u64::try_from(-age).unwrap_or(0));
-                if ahead > self.flags.max_skew.0 {
-                    return None;
-                }
-                let age = Duration::from_micros(u64::try_from(age).unwrap_or(0));
-                // What is older than this boot is older than any window.
-                Tick(now.0.checked_sub(age)?)
-            }
+            (None, Some(time)) => self.age_by(*time, now)?,
             (None, None) => ours.then_some(now)?,
         };
         let valid = valid_for_ms.filter(|ms| ms.is_finite() && *ms >= 0.0);
@@ -173,15 +183,34 @@ impl<'a> Counter<'a> {
         Some(Said { status: word.status, at, until })
     }
 
+    /// When it was so by the wall clock of its writer; `None` where that is ahead, or before this boot:
+    /// older than any window.
+    fn age_by(&self, time: WallTime, now: Tick) -> Option<Tick> {
+        let age = clock::wall().unix_us.saturating_sub(time.unix_us);
+        let ahead = Duration::from_micros(u64::try_from(-age).unwrap_or(0));
+        if ahead > self.flags.max_skew.0 {
+            return None;
+        }
+        now.0.checked_sub(Duration::from_micros(u64::try_from(age).unwrap_or(0))).map(Tick)
+    }
+
     fn conclude(&mut self, now: Tick) -> Result<Conclusion, Failure> {
-        let filed = fence::proofs(&self.settings.me, now)?.nodes;
+        let proofs = self.file.look(&self.settings.me, now)?;
+        // Who was switched on again has its vote, also where its beats do not arrive.
+        let off = proofs.nodes.iter().filter(|(_, kept)| !kept.is_back);
+        let filed: BTreeMap<&String, Proof> = off.map(|(node, kept)| (node, kept.proof())).collect();
         for gone in self.filed.iter().filter(|member| !filed.contains_key(*member)) {
             self.reports.unprove(gone);
         }
-        for (node, kept) in &filed {
-            self.reports.prove(&self.settings, node, kept.proof());
+        for (node, proof) in &filed {
+            self.reports.prove(&self.settings, node, *proof);
         }
-        self.filed = filed.into_keys().collect();
+        self.filed = filed.into_keys().cloned().collect();
+        let filed = |(member, _): &(String, Proof)| self.filed.contains(member);
+        let refuted: Vec<(String, Proof)> = self.reports.refuted(&self.settings).into_iter().filter(filed).collect();
+        // The next run must not believe what this one has seen refuted.
+        fence::strike(&self.settings.me, &refuted)?;
+        self.reports.said_goodbye(heartbeat::goodbye(&self.settings.me)?);
         Ok(self.reports.conclude(&self.settings, now))
     }
 
@@ -203,7 +232,11 @@ impl<'a> Counter<'a> {
         let missing = conclusion.waiting_for.join(", ");
         match (conclusion.quorate, conclusion.vetoed, conclusion.waiting_for.is_empty()) {
             (true, ..) => format!("quorate: {count}"),
-            (_, true, _) => format!("not quorate: this side does not reach {}", self.flags.veto.join(", ")),
+            (_, true, _) => {
+                let lost = self.flags.veto.iter().filter(|subject| !conclusion.reaches.contains(subject));
+                let lost: Vec<&str> = lost.map(String::as_str).collect();
+                format!("not quorate: this side does not reach {}", lost.join(", "))
+            }
             (.., true) => format!("not quorate: {count}"),
             (.., false) if conclusion.needs_proof => format!("undecided: {count}, until {missing} is proven off"),
             (.., false) if self.flags.veto.iter().any(|subject| conclusion.waiting_for.contains(subject)) => {
@@ -231,6 +264,13 @@ impl<'a> Counter<'a> {
         head.valid_for_ms = self.flags.deciding.follow.then(|| millis(self.flags.deciding.renew.0 * 3));
         head
     }
+}
+
+/// When a node was seen off, as the proof says itself; what is older than this boot counts as that.
+fn seen_off(proven: &Proven, now: Tick) -> Tick {
+    let Ok(time) = proven.time.parse::<WallTime>() else { return now };
+    let age = clock::wall().unix_us.saturating_sub(time.unix_us);
+    Tick(now.0.saturating_sub(Duration::from_micros(u64::try_from(age).unwrap_or(0))))
 }
 
 fn exit(conclusion: &Conclusion) -> Exit {
@@ -261,12 +301,13 @@ impl Decider for Counter<'_> {
                 self.reports.hear(&self.settings, &reporter, &word.subject, what, word.was_heard);
             }
         }
-        if let Some(member) = said.left {
-            self.reports.leaves(&self.settings, &member);
+        if let Some((member, at)) = said.left {
+            let at = at.and_then(Tick::from_ms).map_or(now, |at| at.min(now));
+            self.reports.leaves(&self.settings, &member, at);
         }
         for proven in said.proofs {
-            let proof = Proof { incarnation: proven.incarnation, at: now };
-            self.reports.prove(&self.settings, &proven.node, proof);
+            let at = seen_off(&proven, now);
+            self.reports.prove(&self.settings, &proven.node, Proof { incarnation: proven.incarnation, at });
         }
         Ok(said.renewal)
     }

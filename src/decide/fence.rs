@@ -3,7 +3,7 @@
 use crate::types::draw::Draw;
 use crate::types::proof::Proof;
 use crate::types::time::{Span, Tick};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -64,10 +64,13 @@ pub(crate) struct Desk {
     proofs: BTreeMap<String, Proof>,
     lives: BTreeMap<String, u64>,
     last: BTreeMap<String, Tick>,
+    silent: BTreeSet<String>,
 }
 
 /// Between a fencing that failed and the next, so that a switch that is out of order is not stormed.
 const PAUSE: Duration = Duration::from_secs(3);
+/// More fencings at once are a storm, or a fault of whoever asks.
+const AT_ONCE: usize = 16;
 /// Nobody has so many nodes and services; more is a fault of whoever writes the records.
 const MOST: usize = 4096;
 
@@ -82,6 +85,7 @@ impl Desk {
             proofs: BTreeMap::new(),
             lives: BTreeMap::new(),
             last: BTreeMap::new(),
+            silent: BTreeSet::new(),
         }
     }
 
@@ -109,8 +113,19 @@ impl Desk {
         self.delay.unwrap_or_else(|| Delay::of_tie(&self.me, node)).draw(&mut self.draw)
     }
 
-    /// A node was heard.
+    /// A node is not heard any more.
+    pub(crate) fn silent(&mut self, node: &str) {
+        if self.silent.len() < MOST {
+            self.silent.insert(node.to_owned());
+        }
+    }
+
+    /// A node was heard. One that is back after a silence is not fenced, unless somebody asks again; one
+    /// that was heard all along is asked for because of what it holds.
     pub(crate) fn heard(&mut self, node: &str, at: Tick) {
+        if self.silent.remove(node) {
+            self.work.retain(|name, work| *work == Work::Running || name != node);
+        }
         if self.last.len() < MOST || self.last.contains_key(node) {
             let last = self.last.entry(node.to_owned()).or_default();
             *last = at.max(*last);
@@ -153,17 +168,25 @@ impl Desk {
     /// Whom to fence now; they count as begun.
     pub(crate) fn due(&mut self, now: Tick) -> Vec<String> {
         let mut due = Vec::new();
+        let mut room = AT_ONCE.saturating_sub(self.work.values().filter(|work| **work == Work::Running).count());
         for (node, work) in &mut self.work {
+            if room == 0 {
+                break;
+            }
             if matches!(work, Work::Due(at) | Work::Again(at) if *at <= now) {
                 *work = Work::Running;
+                room -= 1;
                 due.push(node.clone());
             }
         }
         due
     }
 
-    /// When `due` has something.
+    /// When `due` has something; what has no room waits for an end, which is told anyway.
     pub(crate) fn wake(&self) -> Option<Tick> {
+        if self.work.values().filter(|work| **work == Work::Running).count() >= AT_ONCE {
+            return None;
+        }
         let due = |work: &Work| match work {
             Work::Due(at) | Work::Again(at) => Some(*at),
             Work::Running => None,
@@ -229,6 +252,33 @@ mod tests {
         // It is back before that.
         second.ask("plan", &[], at(14));
         assert!(second.due(at(20)).is_empty());
+    }
+
+    #[test]
+    fn who_is_heard_before_its_fencing_begins_is_left_alone() {
+        let mut desk = desk("n1");
+        desk.delay = Some(Delay { base: Duration::from_secs(2), random: Duration::ZERO });
+        desk.silent("n2");
+        desk.ask("plan", &needs(&["n2", "n3"]), at(10));
+        desk.heard("n2", at(11));
+        desk.heard("n3", at(11));
+        assert_eq!(desk.due(at(12)), ["n3"], "its heart beats, and what it holds must be free");
+        desk.silent("n3");
+        desk.heard("n3", at(13));
+        assert!(!desk.is_untried() && desk.due(at(20)).is_empty());
+        desk.ask("plan", &needs(&["n2"]), at(21));
+        assert_eq!(desk.due(at(23)), ["n2"], "the plan needs it again");
+    }
+
+    #[test]
+    fn a_list_by_mistake_is_no_storm() {
+        let mut desk = desk("n0");
+        let all: Vec<String> = (1..=300).map(|n| format!("n{n}")).collect();
+        desk.ask("plan", &all, at(10));
+        let first = desk.due(at(10));
+        assert_eq!((first.len(), desk.due(at(11)).len(), desk.wake()), (AT_ONCE, 0, None));
+        desk.done(&first[0], true, at(12));
+        assert_eq!(desk.due(at(12)).len(), 1);
     }
 
     #[test]

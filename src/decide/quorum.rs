@@ -9,9 +9,15 @@
 //! # Why two sides of a split are never both quorate
 //!
 //! A side is the members that this node hears itself. Of two disjoint sides at most one has more than
-//! half. A member that is proven off belongs to neither, so the base may be that much smaller; a true
-//! proof is the same for both. A veto only takes away. So the tie of an even split stays one until
-//! one side has switched the other off: [`Conclusion::waiting_for`] names whom.
+//! half. A veto only takes away. So the tie of an even split stays one until one side has switched the
+//! other off: [`Conclusion::waiting_for`] names whom.
+//!
+//! Proofs make a majority of a side that has none only where *every* member that is missing on it is
+//! proven off, for a proof says that a member was off, not that nobody switches it on again behind a
+//! cut. Switched off, a node forgets the proofs that it had. So of two sides that each switched off all
+//! of the other, the one that was switched off last has none. A side that is less than half could as
+//! well be opposed by a plain majority of those that are back; it counts only where each of these must
+//! hear it first, or switch it off: with `wait_for_all` on all of them.
 
 use crate::types::proof::Proof;
 use crate::types::status::Status;
@@ -34,6 +40,9 @@ pub(crate) struct Settings {
     /// What this side must reach: subjects of other verdicts.
     pub(crate) vetoes: BTreeSet<String>,
 }
+
+/// Two goodbyes that are less apart than this may have crossed.
+const APART: Duration = Duration::from_secs(10);
 
 /// One word about a member, or about what has a veto.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +77,10 @@ pub(crate) struct Reports {
     /// When each member was last heard by this node itself.
     last: BTreeMap<String, Tick>,
     proofs: BTreeMap<String, Proof>,
-    /// Who has said goodbye, and was not heard since.
-    left: BTreeSet<String>,
+    /// Who has said goodbye, when, and was not heard since.
+    left: BTreeMap<String, Tick>,
+    /// When this node itself has said goodbye.
+    goodbye: Option<Tick>,
     /// Who was heard since this machine started.
     pub(crate) heard: BTreeSet<String>,
 }
@@ -143,17 +154,25 @@ impl Reports {
     }
 
     /// A member has said goodbye to this node.
-    pub(crate) fn leaves(&mut self, settings: &Settings, member: &str) {
+    pub(crate) fn leaves(&mut self, settings: &Settings, member: &str, at: Tick) {
         if settings.members.contains(member) {
-            self.left.insert(member.to_owned());
+            self.left.insert(member.to_owned(), at);
         }
     }
 
+    /// Notes when this node itself has said goodbye last.
+    pub(crate) fn said_goodbye(&mut self, at: Option<Tick>) {
+        self.goodbye = at;
+    }
+
     /// Whether a member is out of the count. Of two, also the one that has said goodbye to the other:
-    /// where it comes back unheard it counts both, and is not quorate. Among more members each side of
-    /// a split could hold a goodbye of the other that is over.
+    /// where it comes back unheard it counts both, and is not quorate. But for that it must not have had a
+    /// goodbye of the other later than its own; two that leave at about the same time have neither.
+    /// Among more members each side of a split could hold a goodbye of the other that is over.
     fn is_out(&self, settings: &Settings, member: &str) -> bool {
-        (settings.fence && self.is_off(settings, member)) || (settings.members.len() == 2 && self.left.contains(member))
+        let later = |at: &Tick| self.goodbye.is_none_or(|own| *at > own.after(APART));
+        let left = settings.members.len() == 2 && self.left.get(member).is_some_and(later);
+        left || (settings.fence && self.is_off(settings, member))
     }
 
     /// Takes the verdict about something with a veto.
@@ -186,6 +205,12 @@ impl Reports {
     /// Forgets a proof that its file no longer has.
     pub(crate) fn unprove(&mut self, member: &str) {
         self.proofs.remove(member);
+    }
+
+    /// Proofs that something heard since has refuted: it was the wrong plug, or the node is back.
+    pub(crate) fn refuted(&self, settings: &Settings) -> Vec<(String, Proof)> {
+        let proofs = self.proofs.iter().filter(|(member, _)| !self.is_off(settings, member));
+        proofs.map(|(member, proof)| (member.clone(), *proof)).collect()
     }
 
     fn is_off(&self, settings: &Settings, member: &str) -> bool {
@@ -250,8 +275,12 @@ impl Reports {
         let counted: Vec<&str> = names.filter(|member| !self.is_out(settings, member)).collect();
         let needed = counted.len() / 2 + 1;
         let here = counted.iter().filter(|member| self.is_here(settings, member, now)).count();
-        let majority = here >= needed;
+        let all = settings.members.len();
         let tie = settings.fence && here > 0 && here * 2 == counted.len();
+        let is_large = (here >= needed || tie) && (here * 2 >= all || settings.wait_for_all);
+        let missing = counted.iter().filter(|member| !self.is_here(settings, member, now));
+        let missing: Vec<String> = missing.map(|member| (*member).to_owned()).collect();
+        let is_settled = here * 2 > all || missing.is_empty();
 
         let unheard = settings
             .members
@@ -274,17 +303,15 @@ impl Reports {
             Vec::new()
         } else if !unheard.is_empty() {
             unheard
-        } else if !majority && !tie {
+        } else if !is_large {
             Vec::new()
         } else {
             let unsure: Vec<String> = unsure.cloned().collect();
             // Whoever may not even reach the gateway does not shoot.
-            let missing = |member: &&&str| !self.is_here(settings, member, now);
-            let missing = counted.iter().filter(missing).map(|member| (*member).to_owned());
-            needs_proof = tie && unsure.is_empty();
-            if needs_proof { missing.collect() } else { unsure }
+            needs_proof = !is_settled && unsure.is_empty();
+            if needs_proof { missing } else { unsure }
         };
-        let quorate = majority && !vetoed && waiting_for.is_empty();
+        let quorate = is_large && is_settled && !vetoed && waiting_for.is_empty();
         let words = self.words.values().flat_map(BTreeMap::values);
         let vetoes = self.vetoes.values().map(|said| said.until.unwrap_or(said.ends(settings.window)));
         Conclusion {
@@ -299,7 +326,7 @@ impl Reports {
             quorate,
             vetoed,
             reaches,
-            may_keep: !quorate && !vetoed && (majority || tie),
+            may_keep: !quorate && !vetoed && is_large,
             waiting_for,
             wake: words.map(|said| said.ends(settings.window)).chain(vetoes).filter(|ends| *ends > now).min(),
         }
@@ -436,11 +463,51 @@ mod tests {
             let settings = settings(members, "a");
             let mut reports = reports(&settings, "a:b+");
             reports.hear(&settings, "a", "b", gone, true);
-            reports.leaves(&settings, "b");
+            reports.leaves(&settings, "b", at(110));
             assert_eq!(reports.conclude(&settings, at(110)).quorate, quorate, "{members}");
             reports.hear(&settings, "a", "b", Said { status: Status::Up, at: at(111), ..gone }, true);
             reports.hear(&settings, "a", "b", Said { at: at(112), ..gone }, true);
             assert!(!reports.conclude(&settings, at(112)).quorate, "it came back, and is missed now");
+        }
+    }
+
+    #[test]
+    fn two_goodbyes_that_may_have_crossed_make_no_majority() {
+        let settings = settings("a,b", "a");
+        for (own, quorate) in [(None, true), (Some(at(60)), true), (Some(at(109)), false), (Some(at(111)), false)] {
+            let mut reports = reports(&settings, "a:b-");
+            reports.leaves(&settings, "b", at(110));
+            reports.said_goodbye(own);
+            assert_eq!(reports.conclude(&settings, at(112)).quorate, quorate, "{own:?}");
+        }
+    }
+
+    #[test]
+    fn proofs_make_a_majority_only_where_everybody_who_is_missing_is_off() {
+        let proof = Proof { incarnation: Some(1), at: at(101) };
+        // (members, this side, proven off, wait for all, quorate, waits for)
+        for (members, here, off, wait, quorate, waits) in [
+            ("a,b,c,d", "b", "c", false, false, &["d"][..]),
+            ("a,b,c,d", "b", "c,d", false, true, &[]),
+            ("a,b,c", "", "b,c", false, false, &[]),
+            ("a,b,c", "", "b,c", true, true, &[]),
+            ("a,b,c", "", "b", true, false, &["c"]),
+            ("a,b,c", "b", "", false, true, &[]),
+            ("a,b,c,d,e", "b", "c,d,e", false, false, &[]),
+            ("a,b,c,d,e", "b", "c,d,e", true, true, &[]),
+            ("a,b,c,d,e", "b,c", "d", false, true, &[]),
+        ] {
+            let settings = Settings { fence: true, wait_for_all: wait, ..settings(members, "a") };
+            let mut reports = Reports { heard: settings.members.clone(), ..Reports::default() };
+            for member in here.split(',').filter(|member| !member.is_empty()) {
+                reports.hear(&settings, "a", member, Said { status: Status::Up, at: at(100), until: None }, true);
+            }
+            for member in off.split(',').filter(|member| !member.is_empty()) {
+                reports.prove(&settings, member, proof);
+            }
+            let concluded = reports.conclude(&settings, at(102));
+            let said = (concluded.quorate, concluded.waiting_for.iter().map(String::as_str).collect::<Vec<_>>());
+            assert_eq!(said, (quorate, waits.to_vec()), "{members}: {here} here, {off} off, {wait}");
         }
     }
 
@@ -478,6 +545,45 @@ mod tests {
     }
 
     proptest! {
+        /// Whoever fences whom across a cut, in any order, and everybody is switched on again: what was
+        /// switched off has forgotten whom it had proven off, and whom it had heard.
+        #[test]
+        fn two_sides_that_fence_each_other_and_come_back_are_never_both_quorate(
+            sides in proptest::collection::vec(0u8..2, 2..8),
+            history in proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..16),
+            wait in any::<bool>(),
+        ) {
+            let names: Vec<String> = (0..sides.len()).map(|idx| format!("n{idx}")).collect();
+            let mut proofs = vec![BTreeSet::new(); sides.len()];
+            let mut booted = vec![false; sides.len()];
+            for (by, target) in &history {
+                let (by, target) = (by.index(sides.len()), target.index(sides.len()));
+                if sides[by] != sides[target] {
+                    proofs[by].insert(target);
+                    proofs[target].clear();
+                    booted[target] = true;
+                }
+            }
+            let quorate_on = |side: u8| (0..sides.len()).filter(|me| sides[*me] == side).any(|me| {
+                let settings = Settings { fence: true, wait_for_all: wait, ..settings(&names.join(","), &names[me]) };
+                let mut reports = Reports::default();
+                for (idx, name) in names.iter().enumerate() {
+                    if !booted[me] || sides[idx] == side {
+                        reports.heard.insert(name.clone());
+                    }
+                    if sides[idx] == side {
+                        let up = Said { status: Status::Up, at: at(100), until: None };
+                        reports.hear(&settings, &names[me], name, up, true);
+                    }
+                }
+                for target in &proofs[me] {
+                    reports.prove(&settings, &names[*target], Proof { incarnation: Some(1), at: at(99) });
+                }
+                reports.conclude(&settings, at(101)).quorate
+            });
+            prop_assert!(!(quorate_on(0) && quorate_on(1)));
+        }
+
         /// Members are split in two, some are truly off; each side knows some of that, and has old
         /// words of the other. Never is a node of each side quorate.
         #[test]

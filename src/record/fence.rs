@@ -51,7 +51,11 @@ pub(crate) struct Proofs {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Kept {
     pub(crate) proven: Proven,
+    /// When the device was asked
     pub(crate) at_ms: f64,
+    /// It was switched on again since: what it held may be taken, and it may be there
+    #[serde(default)]
+    pub(crate) is_back: bool,
 }
 
 impl Kept {
@@ -71,7 +75,8 @@ pub(crate) fn read_proofs(line: &Line<'_>) -> Result<Vec<Proven>, String> {
     if let Some(key) = line.raw("fence") {
         return read_key(key);
     }
-    if line.get::<String>("kind")?.is_none_or(|kind| !kind.starts_with("fence."))
+    // What a status says nobody keeps: it was off at that moment.
+    if line.get::<String>("kind")?.is_none_or(|kind| !matches!(kind.as_str(), "fence.off" | "fence.reboot"))
         || line.get::<bool>("proof")? != Some(true)
     {
         return Ok(Vec::new());
@@ -122,6 +127,8 @@ pub(crate) struct Asks {
     pub(crate) about: String,
     /// A sign of life: the node, and when that arrived.
     pub(crate) lives: Option<(String, Option<f64>)>,
+    /// A node that is not heard any more.
+    pub(crate) silent: Option<String>,
     /// The life that a node is or was in.
     pub(crate) life: Option<(String, u64)>,
 }
@@ -137,8 +144,12 @@ pub(crate) fn read_asks(line: &Line<'_>, me: &str) -> Result<Asks, String> {
     let mut asks = Asks::default();
     if let (true, Some(subject)) = (own, &subject) {
         let incarnation = line.get::<u64>("incarnation")?;
-        if kind == "heartbeat.recv" && line.get::<String>("status")?.as_deref() == Some("up") {
-            asks.lives = Some((subject.clone(), line.get("received_ms")?));
+        if kind == "heartbeat.recv" {
+            match line.get::<String>("status")?.as_deref() {
+                Some("up") => asks.lives = Some((subject.clone(), line.get("received_ms")?)),
+                Some("down") => asks.silent = Some(subject.clone()),
+                _ => {}
+            }
         }
         asks.life = incarnation.map(|life| (subject.clone(), life));
     }

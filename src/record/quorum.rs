@@ -93,13 +93,16 @@ pub(crate) struct Word {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Words {
     pub(crate) words: Vec<Word>,
-    /// A node has said goodbye, to this one.
-    pub(crate) left: Option<String>,
+    /// A node has said goodbye, to this one, and when that arrived.
+    pub(crate) left: Option<(String, Option<f64>)>,
     /// The life that a node is in.
     pub(crate) life: Option<(String, u64)>,
     pub(crate) proofs: Vec<fence::Proven>,
     pub(crate) renewal: bool,
 }
+
+/// What else has subjects and verdicts, and says nothing about who lives.
+const OTHERS: [&str; 6] = ["health.", "vip.", "bucket.", "vrrp.", "gw.", "dns."];
 
 /// Reads a line by its shape: whatever has `subject` and `status` is a verdict.
 ///
@@ -111,13 +114,16 @@ pub(crate) struct Words {
 pub(crate) fn read(line: &Line<'_>, me: &str) -> Result<Words, String> {
     let kind = line.get::<String>("kind")?.unwrap_or_default();
     let mut said = Words { renewal: line.get("renewal")?.unwrap_or_default(), ..Words::default() };
-    said.proofs = fence::read_proofs(line)?;
+    let own = line.get::<String>("host")?.is_none_or(|host| host == me);
+    // Behind a split another's proof may be of before this node itself was switched off.
+    // After a reboot it is on again and has its vote, also where its beats do not arrive.
+    said.proofs = if own && kind != "fence.reboot" { fence::read_proofs(line)? } else { Vec::new() };
     let subject = line.get::<String>("subject")?;
     let status = line.parsed::<Status>("status")?;
     if kind.starts_with("fence.") || kind == "quorum" {
         return Ok(said);
     }
-    let is_about_life = kind != "health.score";
+    let is_about_life = !OTHERS.iter().any(|prefix| kind.starts_with(prefix));
     let reporter = line.get::<String>("host")?;
     let incarnation = line.get::<u64>("incarnation")?;
     if let Some((subject, status)) = subject.clone().zip(status) {
@@ -129,7 +135,7 @@ pub(crate) fn read(line: &Line<'_>, me: &str) -> Result<Words, String> {
     if kind == "heartbeat.recv" {
         let own = reporter.as_deref().is_none_or(|reporter| reporter == me);
         let goodbye = line.get::<String>("event")?.as_deref() == Some("goodbye");
-        said.left = subject.clone().filter(|_| own && goodbye);
+        said.left = subject.clone().filter(|_| own && goodbye).zip(Some(line.get("received_ms")?));
         said.words.extend(view(line, reporter.as_deref())?);
     }
     for record in line.get::<Vec<&RawValue>>("payload")?.unwrap_or_default() {

@@ -43,7 +43,7 @@ pub(crate) fn boot_id() -> String {
 }
 
 /// The point at which a run ends undecided.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Deadline(Tick);
 
 impl Deadline {

@@ -70,7 +70,8 @@ const AGENT_SAYS: usize = 16 * 1024;
 /// process group of its own nor a daemon's double fork gets out of reach. So this process must have no
 /// other children. At most 16 KiB of each output are kept.
 ///
-/// `None` means that `interrupt` could be read first.
+/// `None` means that `interrupt` could be read first. One that cannot even be killed, since a system call
+/// of it does not come back, is left behind after a moment.
 ///
 /// # Errors
 /// `Late` at the deadline, or when the program cannot be started.
@@ -85,12 +86,17 @@ pub(crate) fn run_tree(
     let failed = |errno| Error::call("run", &name, errno);
     nix::sys::prctl::set_child_subreaper(true).map_err(failed)?;
     let mut running = Running::spawn(command(program, args), deadline)?;
-    let outcome = super::raw::pidfd(running.id()).map_err(failed).and_then(|end| {
+    let end = super::raw::pidfd(running.id()).map_err(failed);
+    let outcome = end.as_ref().map_err(Error::clone).and_then(|end| {
         let until = Until { deadline, end: Some(end.as_fd()), interrupt: Some(interrupt), keep: AGENT_SAYS };
         converse(&mut running.child, input, &until, &name)
     });
     if !matches!(outcome, Ok(Some(_))) {
         kill_group(&running.child);
+        if !has_ended(end.as_ref().ok().map(AsFd::as_fd))? {
+            end_descendants();
+            return outcome.map(|_| None);
+        }
     }
     let status = running.child.wait().map_err(|error| Error::io("wait for", &name, &error));
     end_descendants();
@@ -98,9 +104,18 @@ pub(crate) fn run_tree(
     Ok(Some(Finished { status: status?, stdout, stderr }))
 }
 
-/// Kills and buries everything that descends from this process, for at most a second.
+/// Whether a program that was killed is gone, after a moment for it.
+fn has_ended(end: Option<BorrowedFd<'_>>) -> Result<bool> {
+    const MOMENT: Duration = Duration::from_millis(100);
+    let Some(end) = end else { return Ok(true) };
+    let mut sources = super::event::Sources::default();
+    sources.readable(end);
+    sources.wait(Some(super::clock::boot().after(MOMENT)))
+}
+
+/// Kills and buries everything that descends from this process, for at most half a second.
 fn end_descendants() {
-    let deadline = Deadline::after(Duration::from_secs(1));
+    let deadline = Deadline::after(Duration::from_millis(500));
     loop {
         for pid in descendants() {
             let _ = nix::sys::signal::kill(pid, Signal::SIGKILL);
@@ -267,9 +282,7 @@ pub(crate) fn watch(mut command: Command, keep: usize, deadline: Tick, stop: Bor
         }
     }
     kill_group(&child);
-    let mut sources = super::event::Sources::default();
-    sources.readable(ended.as_fd());
-    if sources.wait(Some(super::clock::boot().after(Duration::from_millis(100))))? {
+    if has_ended(Some(ended.as_fd()))? {
         child.wait().map_err(|error| Error::io("wait for", &name, &error))?;
     } else {
         watched.stuck = Some(child);

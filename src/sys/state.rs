@@ -7,6 +7,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -118,7 +119,7 @@ pub(crate) fn make_folder(folder: &Path) -> Result<()> {
 /// `flock` on files that are never removed: it ends with its holder, however that ends, so a lock
 /// file left by a killed run blocks nobody.
 #[derive(Debug)]
-pub(crate) struct Lock(#[expect(dead_code, reason = "held, not read")] Vec<Flock<File>>);
+pub(crate) struct Lock(Vec<Flock<File>>);
 
 impl Lock {
     /// More subjects than this are locked by one lock on all, not by a descriptor each.
@@ -147,6 +148,19 @@ impl Lock {
             held.push(lock_file(&folder.join(name), FlockArg::LockExclusiveNonblock, deadline)?);
         }
         Ok(Lock(held))
+    }
+
+    /// Has the programs that this process starts hold the locks too: while one of them lives, also after
+    /// this process was killed, nobody else has them.
+    ///
+    /// # Errors
+    /// The flags of a descriptor cannot be set.
+    pub(crate) fn hand_down(&self) -> Result<()> {
+        for lock in &self.0 {
+            nix::fcntl::fcntl(lock.as_fd(), nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()))
+                .map_err(|errno| Error::call("hand down", "a lock", errno))?;
+        }
+        Ok(())
     }
 }
 

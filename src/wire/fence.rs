@@ -11,6 +11,8 @@ pub(crate) enum Action {
     Off,
     On,
     Status,
+    /// Whether the agent reaches its device at all.
+    Monitor,
 }
 
 impl Action {
@@ -19,6 +21,7 @@ impl Action {
             Action::Off => "off",
             Action::On => "on",
             Action::Status => "status",
+            Action::Monitor => "monitor",
         }
     }
 }

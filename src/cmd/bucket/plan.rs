@@ -236,6 +236,7 @@ struct Planner<'a> {
     /// Since when each node that was never heard here is told to be down.
     told: BTreeMap<String, Tick>,
     kept: Option<StateFile>,
+    filed: fence::Filed,
     /// The last conclusion of a stream, when it was said, and when something was taken in.
     said: Option<(Plan, View)>,
     said_at: Tick,
@@ -257,6 +258,7 @@ impl<'a> Planner<'a> {
             standby: None,
             told: BTreeMap::new(),
             kept,
+            filed: fence::Filed::default(),
             said: None,
             said_at: clock::boot(),
             fed: None,
@@ -298,9 +300,9 @@ impl<'a> Planner<'a> {
     fn look(&mut self, now: Tick) -> Result<(), Failure> {
         let vip = self.vip.clone();
         self.standby = sys::state::standby(self.flags.standby.as_deref(), vip.as_deref())?;
-        for (node, kept) in fence::proofs(&self.settings.me, now)?.nodes {
-            if self.is_member(&node) {
-                self.known.entry(node).or_default().life.prove(kept.proof());
+        for (node, kept) in &self.filed.look(&self.settings.me, now)?.nodes {
+            if self.settings.homes.0.contains_key(node) || self.settings.weights.contains_key(node) {
+                self.known.entry(node.clone()).or_default().life.prove(kept.proof());
             }
         }
         let Some(path) = self.flags.own.clone() else { return Ok(()) };

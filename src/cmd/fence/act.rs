@@ -1,23 +1,26 @@
 //! `fence off|on|reboot|status`: act, then ask the device again. Only its word is a proof.
 
-use super::{Agents, Via, change_proofs, proofs};
+use super::{Agents, STEP, Via, change_proofs, kept, proofs};
 use crate::cli::args::{self, Changing, flags};
 use crate::cli::{Exit, Failure, Process, Reason, Verb};
 use crate::cmd::heartbeat;
-use crate::record::fence::{COLUMNS, Fenced, Kept, OFF_SCHEMA, ON_SCHEMA, Proven, REBOOT_SCHEMA, STATUS_SCHEMA};
+use crate::record::fence::{
+    COLUMNS, Fenced, Kept, OFF_SCHEMA, ON_SCHEMA, Proofs, Proven, REBOOT_SCHEMA, STATUS_SCHEMA,
+};
 use crate::record::{Action as Shown, Head};
 use crate::sys;
 use crate::sys::clock::{self, Deadline};
-use crate::sys::event::Signals;
+use crate::sys::event::{Signals, Sources};
 use crate::sys::process::{self, Finished};
 use crate::sys::state::Lock;
 use crate::types::draw::Draw;
 use crate::types::power::Power;
-use crate::types::time::millis;
+use crate::types::time::{Tick, millis};
 use crate::wire::fence::{Action, Options, power, stonith};
 use clap::{ArgMatches, Args};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 pub(super) const OFF: Verb = Verb {
     name: "off",
@@ -75,7 +78,7 @@ struct Flags {
     #[arg(long, value_name = "N")]
     incarnation: Option<u64>,
 
-    /// Do nothing where a proof of that life is kept already
+    /// Do nothing where a proof of that life is kept already; for off alone
     #[arg(long)]
     once: bool,
 
@@ -115,8 +118,11 @@ fn node_name(text: &str) -> Result<String, String> {
     crate::types::node::check_name(text).map(|()| text.to_owned())
 }
 
+/// Between two tries of one agent.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// One agent, ready to run.
-struct Level {
+pub(super) struct Level {
     /// Its file name, for records and sentences.
     name: String,
     program: PathBuf,
@@ -126,9 +132,20 @@ struct Level {
 /// What came of one or several agents.
 struct Outcome {
     power: Power,
+    /// When its device was asked.
+    asked: Tick,
     /// Whose word that is.
     agent: String,
     level: usize,
+    /// Why it is not what it should be.
+    failure: Option<Failure>,
+}
+
+/// What a device says.
+struct Seen {
+    power: Power,
+    /// When it was asked.
+    asked: Tick,
     /// Why it is not what it should be.
     failure: Option<Failure>,
 }
@@ -166,10 +183,14 @@ fn run(deed: Deed, matches: &ArgMatches, process: &mut Process) -> Result<Exit, 
     if flags.target == process.node && matches!(deed, Deed::Off | Deed::Reboot) {
         return Err(Failure::usage(format!("{} is this node (another name? give --node)", flags.target)));
     }
+    if flags.once && deed != Deed::Off {
+        return Err(Failure::usage("--once is for fence off: whatever else is asked for is done"));
+    }
     let seed = sys::raw::random_u64()?;
     let delay = flags.agents.delay.unwrap_or_default().draw(&mut Draw::new(seed));
-    let deadline = process.deadline(delay.saturating_add(flags.agents.limit.0));
-    let levels = levels(&flags, process)?;
+    let planned = delay.saturating_add(flags.agents.limit.0);
+    let deadline = process.deadline(planned).min(Deadline::after(planned));
+    let levels = levels(&flags.agents, Some(&flags.target), process)?;
     let incarnation = match flags.incarnation {
         Some(incarnation) => Some(incarnation),
         None => heartbeat::last_life(&process.node, &flags.target)?,
@@ -195,10 +216,14 @@ fn run(deed: Deed, matches: &ArgMatches, process: &mut Process) -> Result<Exit, 
     let started = clock::boot();
     // Until an agent runs a signal ends this at once.
     clock::sleep_until(started.after(delay));
-    let _lock = match deed {
+    let lock = match deed {
         Deed::Status => None,
         _ => Some(Lock::take(&[format!("fence-{}", flags.target)], deadline)?),
     };
+    if let Some(lock) = &lock {
+        // An agent that outlives this process may still act.
+        lock.hand_down()?;
+    }
     let mut run =
         Run { node: &flags.target, retries: flags.agents.retries, deadline, signals: Signals::catch()?, attempts: 0 };
     let outcome = carry_out(deed, &flags, incarnation, &levels, &mut run, process);
@@ -236,22 +261,25 @@ fn run(deed: Deed, matches: &ArgMatches, process: &mut Process) -> Result<Exit, 
 }
 
 /// Finds the agents and reads their options. One that is missing is told, and the others are tried.
-fn levels(flags: &Flags, process: &Process) -> Result<Vec<Level>, Failure> {
-    let agents = &flags.agents;
+///
+/// Without a target the files that are for one node each are not looked at.
+pub(super) fn levels(agents: &Agents, target: Option<&str>, process: &Process) -> Result<Vec<Level>, Failure> {
+    let object = target.unwrap_or("nodes");
     let mut levels = Vec::new();
     let mut missing = None;
     for (idx, agent) in agents.agent.iter().enumerate() {
         let found = if agent.contains('/') {
             let path = PathBuf::from(agent);
             let what = || format!("the fence agent {agent} is not there");
-            if path.is_file() { Ok(path) } else { Err(no_agent(&flags.target, what())) }
+            if path.is_file() { Ok(path) } else { Err(no_agent(object, what())) }
         } else {
-            process::find(agent, "fence-agents", "fence", &flags.target)
+            process::find(agent, "fence-agents", "fence", object)
         };
         match found {
             Ok(program) => {
                 let options = agents.options.get(idx).or(agents.options.first());
-                let options = options.map(|name| read_options(name, &flags.target)).transpose()?.unwrap_or_default();
+                let options = options.filter(|name| target.is_some() || !name.contains("{node}"));
+                let options = options.map(|name| read_options(name, object)).transpose()?.unwrap_or_default();
                 let name =
                     Path::new(agent).file_name().map_or(agent.clone(), |name| name.to_string_lossy().into_owned());
                 levels.push(Level { name, program, options });
@@ -318,12 +346,16 @@ fn carry_out(
         && let Some(kept) = proofs(me, clock::boot())?.nodes.remove(run.node)
         && kept.proof().holds(incarnation, None)
     {
-        let outcome = Outcome { power: Power::Off, agent: kept.proven.agent, level: 1, failure: None };
+        let asked = kept.proof().at;
+        let outcome = Outcome { power: Power::Off, asked, agent: kept.proven.agent, level: 1, failure: None };
         return Ok((outcome, true));
     }
+    // What cannot be kept afterwards is told before anything is done.
+    let before = kept(me, clock::boot())?;
     if deed == Deed::Status {
         let outcome = if flags.agents.all { run.each(levels, Action::Status, Power::Off)? } else { run.ask(levels)? };
         let proof = outcome.power == Power::Off;
+        strike_if_on(me, run, &before, &outcome)?;
         return Ok((outcome, proof));
     }
     if deed == Deed::On {
@@ -331,11 +363,15 @@ fn carry_out(
         change_proofs(me, run.deadline, |proofs| drop(proofs.nodes.remove(run.node)))?;
     }
     let first = if deed == Deed::On { Power::On } else { Power::Off };
-    let outcome = match flags.agents.via {
+    let mut outcome = match flags.agents.via {
         Some(Via::Stonith) => run.stonith(deed)?,
         None => run.reach(levels, first, flags.agents.all)?,
     };
-    let proof = deed != Deed::On && outcome.failure.is_none();
+    let by_fencer = flags.agents.via.is_some();
+    let proof = deed != Deed::On && outcome.failure.is_none() && (outcome.power == Power::Off || by_fencer);
+    if deed != Deed::On {
+        strike_if_on(me, run, &before, &outcome)?;
+    }
     if proof {
         let proven = Proven {
             node: run.node.to_owned(),
@@ -343,13 +379,29 @@ fn carry_out(
             time: clock::wall().to_string(),
             agent: outcome.agent.clone(),
         };
-        let kept = Kept { proven, at_ms: clock::boot().as_ms() };
-        change_proofs(me, run.deadline, |proofs| drop(proofs.nodes.insert(run.node.to_owned(), kept)))?;
+        // Of the time of the question: a beat that came in since is of a later life, however long this
+        // process has stood still.
+        let kept = Kept { proven, at_ms: outcome.asked.as_ms(), is_back: deed == Deed::Reboot };
+        let keep = |proofs: &mut Proofs| drop(proofs.nodes.insert(run.node.to_owned(), kept));
+        // The node is off all the same, and whoever reads the record should know.
+        outcome.failure = change_proofs(me, Deadline::after(STEP), keep).err();
     }
-    if deed == Deed::Reboot && proof && flags.agents.via.is_none() {
-        return Ok((run.reach(levels, Power::On, flags.agents.all)?, true));
+    if deed == Deed::Reboot && proof && !by_fencer {
+        let unkept = outcome.failure.take();
+        let back = run.reach(levels, Power::On, flags.agents.all)?;
+        return Ok((Outcome { failure: unkept.or(back.failure), ..back }, true));
     }
     Ok((outcome, proof))
+}
+
+/// A device that says on is stronger than a proof from before.
+fn strike_if_on(me: &str, run: &Run<'_>, before: &Proofs, outcome: &Outcome) -> Result<(), Failure> {
+    if outcome.power != Power::On || !before.nodes.contains_key(run.node) {
+        return Ok(());
+    }
+    change_proofs(me, Deadline::after(STEP), |proofs| {
+        proofs.nodes.retain(|node, kept| node != run.node || kept.proof().at > outcome.asked);
+    })
 }
 
 impl Run<'_> {
@@ -381,7 +433,8 @@ impl Run<'_> {
     }
 
     /// Asks an agent what its device says.
-    fn status(&self, level: &Level, goal: Power, deadline: Deadline) -> Result<(Power, Option<Failure>), Broken> {
+    fn status(&self, level: &Level, goal: Power, deadline: Deadline) -> Result<Seen, Broken> {
+        let asked = clock::boot();
         let finished = self.tell(level, Action::Status, goal, deadline)?;
         let power = power(finished.status.code());
         let unknown = || {
@@ -391,19 +444,35 @@ impl Run<'_> {
             );
             self.cannot(goal, &level.name, Exit::Undecided, &why)
         };
-        Ok((power, (power == Power::Unknown).then(unknown)))
+        Ok(Seen { power, asked, failure: (power == Power::Unknown).then(unknown) })
+    }
+
+    /// Whether an agent whose action failed can be believed at all: it reaches its device.
+    ///
+    /// A script that a shell cannot read, or that lacks an option, ends with 2 whatever it is asked, and 2
+    /// means off.
+    fn is_sane(&self, level: &Level, goal: Power, deadline: Deadline) -> Result<bool, Broken> {
+        let checked = unless_broken_off(self.tell(level, Action::Monitor, goal, deadline))?;
+        Ok(checked.is_ok_and(|finished| finished.status.success()))
+    }
+
+    /// Lets a device breathe between two tries, unless a signal comes.
+    fn pause(&self, deadline: Deadline) -> Result<(), Broken> {
+        let mut sources = Sources::default();
+        sources.readable(self.signals.as_fd());
+        let until = Deadline::after(PAUSE.min(deadline.left() / 4));
+        if sources.wait(Some(until.tick()))? { Err(Broken::Interrupted) } else { Ok(()) }
     }
 
     /// Acts until the device says what it should, or the tries or the time of this level are used up.
-    fn try_level(
-        &mut self,
-        level: &Level,
-        goal: Power,
-        deadline: Deadline,
-    ) -> Result<(Power, Option<Failure>), Broken> {
+    fn try_level(&mut self, level: &Level, goal: Power, deadline: Deadline) -> Result<Seen, Broken> {
         let action = if goal == Power::On { Action::On } else { Action::Off };
-        let mut last = (Power::Unknown, None);
+        let late = self.cannot(goal, &level.name, Exit::Undecided, "its time was over before it was asked");
+        let mut last = Seen { power: Power::Unknown, asked: clock::boot(), failure: Some(late) };
         for done in 0..=self.retries {
+            if done > 0 {
+                self.pause(deadline)?;
+            }
             let left = deadline.left();
             if left.is_zero() {
                 break;
@@ -414,14 +483,22 @@ impl Run<'_> {
             // Whatever the agent says, and whether it says anything: the device is asked. It was off
             // already, or the agent was too slow to tell.
             let acted = unless_broken_off(self.tell(level, action, goal, Deadline::after(share / 4 * 3)))?;
-            let (power, unseen) = match unless_broken_off(self.status(level, goal, whole))? {
-                Ok(seen) => seen,
-                Err(failure) => (Power::Unknown, Some(failure)),
-            };
-            if power == goal {
-                return Ok((power, None));
+            let Seen { power, asked, failure } = self.look(level, goal, whole)?;
+            let obeys = matches!(&acted, Ok(finished) if finished.status.success());
+            let is_believed = power != goal || obeys || self.is_sane(level, goal, whole)?;
+            if power == goal && is_believed {
+                return Ok(Seen { power, asked, failure: None });
             }
-            let failure = match (acted, unseen) {
+            let failure = match (acted, failure) {
+                (acted, _) if !is_believed => {
+                    let how = acted.map_or_else(|failure| failure.sentence, |finished| end_of(&finished));
+                    let why = format!(
+                        "action={} and action=monitor failed ({how}): that it says {} is not believed",
+                        action.as_str(),
+                        goal.as_str()
+                    );
+                    self.cannot(goal, &level.name, Exit::Undecided, &why)
+                }
                 (Err(failure), _) | (Ok(_), Some(failure)) => failure,
                 (Ok(finished), None) => {
                     let said = if finished.status.success() {
@@ -434,8 +511,9 @@ impl Run<'_> {
                     self.cannot(goal, &level.name, Exit::No, &why)
                 }
             };
+            let power = if is_believed { power } else { Power::Unknown };
             let failure = if power == Power::Unknown { failure } else { Failure { exit: Exit::No, ..failure } };
-            last = (power, Some(failure));
+            last = Seen { power, asked, failure: Some(failure) };
         }
         Ok(last)
     }
@@ -453,8 +531,8 @@ impl Run<'_> {
         }
         let mut best = nothing();
         for (idx, level) in levels.iter().enumerate() {
-            let (power, failure) = self.try_level(level, goal, self.share(levels.len() - idx))?;
-            let outcome = Outcome { power, agent: level.name.clone(), level: idx + 1, failure };
+            let Seen { power, asked, failure } = self.try_level(level, goal, self.share(levels.len() - idx))?;
+            let outcome = Outcome { power, asked, agent: level.name.clone(), level: idx + 1, failure };
             if outcome.failure.is_none() {
                 return Ok(outcome);
             }
@@ -469,15 +547,16 @@ impl Run<'_> {
     /// Has every level reach `goal`, or say so; the first that does not is told.
     fn each(&mut self, levels: &[Level], action: Action, goal: Power) -> Result<Outcome, Broken> {
         let names: Vec<&str> = levels.iter().map(|level| level.name.as_str()).collect();
-        let mut whole = Outcome { power: goal, agent: names.join("+"), level: levels.len(), failure: None };
+        let (agent, asked) = (names.join("+"), clock::boot());
+        let mut whole = Outcome { power: goal, asked, agent, level: levels.len(), failure: None };
         for (idx, level) in levels.iter().enumerate() {
             let share = self.share(levels.len() - idx);
-            let (power, failure) = match action {
-                Action::Status => self.look(level, share)?,
+            let Seen { power, failure, .. } = match action {
+                Action::Status => self.look(level, Power::Unknown, share)?,
                 _ => self.try_level(level, goal, share)?,
             };
             if whole.failure.is_none() && power != goal {
-                whole = Outcome { power, agent: level.name.clone(), level: idx + 1, failure };
+                whole = Outcome { power, asked, agent: level.name.clone(), level: idx + 1, failure };
             } else if power == Power::On {
                 // One supply that feeds it is enough.
                 whole.power = Power::On;
@@ -487,17 +566,18 @@ impl Run<'_> {
     }
 
     /// Asks one level; that it cannot be asked is an answer too.
-    fn look(&self, level: &Level, deadline: Deadline) -> Result<(Power, Option<Failure>), Broken> {
-        let seen = unless_broken_off(self.status(level, Power::Unknown, deadline))?;
-        Ok(seen.unwrap_or_else(|failure| (Power::Unknown, Some(failure))))
+    fn look(&self, level: &Level, goal: Power, deadline: Deadline) -> Result<Seen, Broken> {
+        let asked = clock::boot();
+        let seen = unless_broken_off(self.status(level, goal, deadline))?;
+        Ok(seen.unwrap_or_else(|failure| Seen { power: Power::Unknown, asked, failure: Some(failure) }))
     }
 
     /// Asks level after level until one knows.
     fn ask(&mut self, levels: &[Level]) -> Result<Outcome, Broken> {
         let mut last = nothing();
         for (idx, level) in levels.iter().enumerate() {
-            let (power, failure) = self.look(level, self.share(levels.len() - idx))?;
-            last = Outcome { power, agent: level.name.clone(), level: idx + 1, failure };
+            let Seen { power, asked, failure } = self.look(level, Power::Unknown, self.share(levels.len() - idx))?;
+            last = Outcome { power, asked, agent: level.name.clone(), level: idx + 1, failure };
             if power != Power::Unknown {
                 break;
             }
@@ -512,6 +592,7 @@ impl Run<'_> {
         self.attempts += 1;
         let goal = if deed == Deed::Off { Power::Off } else { Power::On };
         let words = words.each_ref().map(String::as_str);
+        let asked = clock::boot();
         let finished = process::run_tree(&program, &words, b"", self.deadline, self.signals.as_fd());
         let (power, failure) = match finished {
             Ok(Some(finished)) if finished.status.success() => (goal, None),
@@ -523,7 +604,7 @@ impl Run<'_> {
             Ok(None) => return Err(Broken::Interrupted),
             Err(error) => (Power::Unknown, Some(error.into())),
         };
-        Ok(Outcome { power, agent: "stonith".to_owned(), level: 1, failure })
+        Ok(Outcome { power, asked, agent: "stonith".to_owned(), level: 1, failure })
     }
 }
 
@@ -538,7 +619,7 @@ fn unless_broken_off<T>(result: Result<T, Broken>) -> Result<Result<T, Failure>,
 
 /// Nobody was asked yet.
 fn nothing() -> Outcome {
-    Outcome { power: Power::Unknown, agent: String::new(), level: 0, failure: None }
+    Outcome { power: Power::Unknown, asked: clock::boot(), agent: String::new(), level: 0, failure: None }
 }
 
 /// How a program ended, in its own last words where it had some.

@@ -1,6 +1,6 @@
 //! `fence records`: let what needs a proof wait for it, and nothing else.
 
-use super::{Agents, change_proofs, proofs};
+use super::{Agents, Filed, STEP, act, change_proofs};
 use crate::cli::args::{self, flags};
 use crate::cli::input::{Complaints, Feed};
 use crate::cli::stream::{Pump, Woken};
@@ -17,7 +17,6 @@ use crate::types::time::Tick;
 use clap::{ArgMatches, Args};
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
-use std::time::Duration;
 
 pub(super) const VERB: Verb = Verb {
     name: "records",
@@ -45,12 +44,11 @@ struct Flags {
     exit_zero: bool,
 }
 
-/// How long a change of the file of proofs may wait for another run.
-const STEP: Duration = Duration::from_secs(5);
-
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let flags: Flags = args::read(matches)?;
     flags.agents.check()?;
+    // Not in the outage.
+    act::levels(&flags.agents, None, process)?;
     let mut pump = Pump::new(&process.node, process.form)?;
     let mut clerk = Clerk::new(&flags, process)?;
     let mut complaints = Complaints::new(&process.who);
@@ -76,6 +74,7 @@ struct Clerk<'a> {
     flags: &'a Flags,
     me: String,
     desk: Desk,
+    filed: Filed,
     /// The newest record that needs a proof, by what it is about, as it came.
     held: BTreeMap<String, (Vec<String>, String)>,
     /// How each proof is told.
@@ -93,6 +92,7 @@ impl<'a> Clerk<'a> {
             flags,
             me: process.node.clone(),
             desk: Desk::new(&process.node, flags.agents.delay, draw),
+            filed: Filed::default(),
             held: BTreeMap::new(),
             told: BTreeMap::new(),
             jobs: BTreeMap::new(),
@@ -104,9 +104,9 @@ impl<'a> Clerk<'a> {
 
     /// Takes the proofs that are kept: of an earlier run, by hand, or for another address.
     fn read_proofs(&mut self, now: Tick) -> Result<(), Failure> {
-        for (node, kept) in proofs(&self.me, now)?.nodes {
-            self.desk.keep(&node, kept.proof());
-            self.told.insert(node, kept.proven);
+        for (node, kept) in &self.filed.look(&self.me, now)?.nodes {
+            self.desk.keep(node, kept.proof());
+            self.told.insert(node.clone(), kept.proven.clone());
         }
         Ok(())
     }
@@ -168,6 +168,9 @@ impl<'a> Clerk<'a> {
         };
         if let Some((node, life)) = asks.life {
             self.desk.lives(&node, life);
+        }
+        if let Some(node) = asks.silent {
+            self.desk.silent(&node);
         }
         if let Some((node, at)) = asks.lives {
             self.desk.heard(&node, at.and_then(Tick::from_ms).map_or(now, |at| at.min(now)));

@@ -11,6 +11,7 @@ use crate::sys;
 use crate::sys::clock;
 use crate::types::time::Tick;
 use crate::wire::keys::Keys;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// The command.
@@ -48,6 +49,26 @@ impl Shared {
 /// The newest life of a node that this one has heard, in this boot or before it.
 pub(super) fn last_life(me: &str, node: &str) -> Result<Option<u64>, Failure> {
     Ok(recv::remembered(me)?.nodes.get(node).map(|life| life.incarnation))
+}
+
+/// The newest life of each node that this one has heard.
+pub(super) fn lives(me: &str) -> Result<BTreeMap<String, u64>, Failure> {
+    Ok(recv::remembered(me)?.nodes.into_iter().map(|(node, life)| (node, life.incarnation)).collect())
+}
+
+/// When this node has said goodbye last, in this boot.
+pub(super) fn goodbye(me: &str) -> Result<Option<Tick>, Failure> {
+    let Some(bytes) = sys::state::read(&goodbye_file(me))? else { return Ok(None) };
+    match state::read::<f64>(&bytes, &origin("heartbeat-goodbye", me, clock::boot())) {
+        Ok(state::Read::Current(ms)) => Ok(Tick::from_ms(ms)),
+        // Cut short by a full disk: it was about to be said.
+        Err(_) => Ok(Some(clock::boot())),
+        Ok(state::Read::OtherBoot) => Ok(None),
+    }
+}
+
+fn goodbye_file(node: &str) -> PathBuf {
+    sys::state::folder().join(format!("heartbeat-{node}-goodbye.json"))
 }
 
 /// A life that no earlier one reaches: the wall clock in milliseconds, or one more than the last.

@@ -1,6 +1,6 @@
 //! `heartbeat send`: say that this node lives, and what it has to say.
 
-use super::{Auth, PORT, Shared, nonce_from_text, origin, sending_sign, session_file};
+use super::{Auth, PORT, Shared, goodbye_file, nonce_from_text, origin, sending_sign, session_file};
 use crate::cli::args::{self, flags};
 use crate::cli::input::Feed;
 use crate::cli::{Exit, Failure, Process, Reason, Verb};
@@ -312,7 +312,11 @@ impl Sender {
     }
 
     /// Says goodbye three times: a lost one costs the peers a whole dead time.
+    ///
+    /// Quorum must know first: while this node is away, nobody's goodbye makes a majority of it alone.
     fn say_goodbye(&mut self, process: &Process) -> Result<(), Failure> {
+        let said = state::write(&origin("heartbeat-goodbye", &self.node, clock::boot()), &clock::boot().as_ms());
+        sys::state::replace(&goodbye_file(&self.node), &said.unwrap_or_default())?;
         if self.echoes.is_empty() {
             self.echoes.clone_from(&self.farewell);
         }

@@ -202,6 +202,7 @@ struct Elector<'a> {
     own: BTreeMap<IpAddr, IpAddr>,
     looked: Option<Tick>,
     kept: Option<StateFile>,
+    filed: fence::Filed,
     /// What a stream said last about each address, and when everything was said.
     said: BTreeMap<IpAddr, (Elect, Election)>,
     said_at: Tick,
@@ -226,6 +227,7 @@ impl<'a> Elector<'a> {
             own: BTreeMap::new(),
             looked: None,
             kept,
+            filed: fence::Filed::default(),
             said: BTreeMap::new(),
             said_at: clock::boot(),
         })
@@ -233,9 +235,9 @@ impl<'a> Elector<'a> {
 
     /// Looks for the proofs that are kept, and for this node's own addresses.
     fn look(&mut self, now: Tick) -> Result<(), Failure> {
-        for (node, kept) in fence::proofs(&self.settings.me, now)?.nodes {
-            if self.settings.members.contains(&node) {
-                self.known.entry(node).or_default().life.prove(kept.proof());
+        for (node, kept) in &self.filed.look(&self.settings.me, now)?.nodes {
+            if self.settings.members.contains(node) {
+                self.known.entry(node.clone()).or_default().life.prove(kept.proof());
             }
         }
         if self.looked.is_none_or(|looked| now.since(looked) >= self.flags.deciding.renew.0) {
