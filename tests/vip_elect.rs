@@ -117,6 +117,18 @@ fn what_is_wrong_is_told_and_nothing_heard_concludes_nothing() {
     }
 }
 
+/// What cannot be remembered makes the next run wait; this one serves on.
+#[test]
+fn a_stream_goes_on_where_its_state_cannot_be_written() {
+    let lab = Lab::new();
+    let host = lab.host("n1", &["192.0.2.1/24"]);
+    let mut run = host.start_fed(&format!("vip elect --vip {VIP}/24 --members n1 --state /proc/none/elect --follow"));
+    run.feed("{\"kind\":\"health.score\",\"host\":\"n1\",\"subject\":\"n1\",\"status\":\"up\",\"priority\":9}\n");
+    run.wait_for("elected", 5 * SECOND, |record| record["mine"] == true);
+    eventually("it says so", 5 * SECOND, || run.complaints().contains("going on without it"));
+    assert!(run.child.try_wait().unwrap().is_none());
+}
+
 /// From cron: agreement and silence are remembered from run to run of one boot.
 #[test]
 fn single_runs_with_a_state_agree_before_they_take() {

@@ -50,7 +50,8 @@ impl Deciding {
 
     /// Where it remembers, if it does.
     pub(super) fn memory(&self, command: &'static str, process: &Process) -> Option<Memory> {
-        self.state.clone().map(|path| Memory::new(path, command, process))
+        let memory = self.state.clone().map(|path| Memory::new(path, command, process));
+        if self.follow { memory.map(|memory| memory.of_stream(process)) } else { memory }
     }
 }
 
@@ -201,7 +202,7 @@ fn follow_on(
                 }
             }
         }
-        if ready.get(1) == Some(&true) {
+        if ready.get(1) == Some(&true) || watch.is_blind() {
             watch.changed();
         }
         step.over = feed.is_ended() || end.is_some_and(|end| step.now >= end);

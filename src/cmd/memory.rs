@@ -1,12 +1,13 @@
 //! What a command remembers from run to run of one boot.
 
-use crate::cli::{Failure, Process};
+use crate::cli::{Failure, Process, complain};
 use crate::record::state::{self, Origin};
 use crate::sys;
 use crate::sys::clock;
 use crate::sys::state::Lock;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,12 +17,22 @@ pub(super) struct Memory {
     path: PathBuf,
     command: &'static str,
     host: String,
+    /// As whom a stream, which goes on, complains of a file that cannot be written.
+    streams_as: Option<String>,
+    is_told: Cell<bool>,
 }
 
 impl Memory {
     /// `command` stands in the file, so that none reads another's.
     pub(super) fn new(path: PathBuf, command: &'static str, process: &Process) -> Self {
-        Memory { path, command, host: process.node.clone() }
+        // Two runs may name it differently.
+        let path = std::path::absolute(&path).unwrap_or(path);
+        Memory { path, command, host: process.node.clone(), streams_as: None, is_told: Cell::new(false) }
+    }
+
+    /// The same for a stream: what it cannot remember makes the next run wait, and must not end this one.
+    pub(super) fn of_stream(self, process: &Process) -> Self {
+        Memory { streams_as: Some(process.who.clone()), ..self }
     }
 
     /// Keeps two runs with one file apart.
@@ -65,10 +76,21 @@ impl Memory {
     /// Replaces the file.
     ///
     /// # Errors
-    /// It cannot be written; what was there stays.
+    /// It cannot be written, and this is no stream; what was there stays.
     pub(super) fn write(&self, what: &impl Serialize) -> Result<(), Failure> {
         let bytes = state::write(&self.origin(), what)
             .map_err(|why| Failure::input(format!("cannot write {}: {why}", self.path.display())))?;
-        Ok(sys::state::replace(&self.path, &bytes)?)
+        match (sys::state::replace(&self.path, &bytes), &self.streams_as) {
+            (Err(error), Some(who)) => {
+                if !self.is_told.replace(true) {
+                    complain(who, &format!("{error}; going on without it"));
+                }
+            }
+            (written, _) => {
+                written?;
+                self.is_told.set(false);
+            }
+        }
+        Ok(())
     }
 }

@@ -120,7 +120,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         vetoes: flags.veto.iter().cloned().collect(),
     };
     let memory = flags.deciding.memory("quorum", process);
-    let _lock = memory.as_ref().filter(|_| !flags.deciding.follow).map(|memory| memory.lock(process)).transpose()?;
+    let _lock = memory.as_ref().map(|memory| memory.lock(process)).transpose()?;
     let mut counter = Counter::new(&flags, settings, memory, process)?;
     decider::run(&mut counter, &flags.deciding, process)
 }

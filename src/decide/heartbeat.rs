@@ -195,6 +195,12 @@ impl Hearing {
         self.peers.iter().map(|(name, peer)| (name.as_str(), peer))
     }
 
+    /// Whether no later beat of a node was heard than this one, on any link.
+    pub(crate) fn is_newest(&self, node: &str, incarnation: u64, sequence: u64) -> bool {
+        let newer = |peer: &Peer| (peer.incarnation, peer.sequence) > (incarnation, sequence);
+        !self.peers.get(node).is_some_and(newer)
+    }
+
     /// A bit for each link of a node that is heard here.
     pub(crate) fn heard_links(&self, node: &str) -> u64 {
         let links = self.peers.get(node).map(|peer| &peer.links).into_iter().flatten();
@@ -247,10 +253,18 @@ impl Hearing {
         if last.is_some_and(|last| beat.sequence <= last) {
             return Err(Stale::Replay);
         }
+        let is_newest = beat.sequence >= peer.sequence;
         peer.incarnation = beat.incarnation;
         peer.sequence = peer.sequence.max(beat.sequence);
         let came_back = peer.take_link(beat, now);
         peer.last_frame = now;
+        if !is_newest {
+            // Late on a slower link: that link works, and what the beat says is over.
+            if came_back && peer.status == Status::Up {
+                event(What::LinkUp(beat.link));
+            }
+            return Ok(events);
+        }
         peer.hears_us = beat.echo == Echo::Ours;
         let heard = if peer.hears_us { beat.hears_links } else { 0 };
         let (lost, regained) =
@@ -447,6 +461,20 @@ mod tests {
 
     fn what(events: Vec<Event>) -> Vec<What> {
         events.into_iter().map(|event| event.what).collect()
+    }
+
+    /// The same beats come on a slower link later: they say nothing any more.
+    #[test]
+    fn a_beat_that_is_late_on_another_link_says_only_that_the_link_works() {
+        let mut hearing = hearing();
+        hearing.hear(&beat(0, 1, 1), at(0)).unwrap();
+        hearing.hear(&beat(0, 1, 2), at(100)).unwrap();
+        let goodbye = Beat { goodbye: true, ..beat(1, 1, 1) };
+        assert!(hearing.hear(&goodbye, at(150)).unwrap().is_empty());
+        let peer = hearing.peer("n2").unwrap();
+        assert_eq!((peer.status, peer.last_alive, peer.links.len()), (Status::Up, Some(at(100)), 2));
+        assert!(!hearing.is_newest("n2", 1, 1) && hearing.is_newest("n2", 1, 2) && hearing.is_newest("n2", 2, 1));
+        assert_eq!(hearing.hear(&goodbye, at(151)).unwrap_err(), Stale::Replay);
     }
 
     #[test]

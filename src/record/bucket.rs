@@ -707,6 +707,8 @@ impl Remembered {
             concluded: tick(self.concluded_ms)?,
             away: tick(self.away_ms)?,
             closed: tick(self.closed_ms)?,
+            // A run that begins anew hears for itself.
+            twice: None,
         })
     }
 }

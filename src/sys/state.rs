@@ -194,7 +194,7 @@ fn lock_file(path: &Path, how: FlockArg, deadline: Deadline) -> Result<Flock<Fil
 
 /// A sign that a process lives: an exclusive lock on a file, gone with the process.
 #[derive(Debug)]
-pub(crate) struct Presence(#[expect(dead_code, reason = "held, not read")] Flock<File>);
+pub(crate) struct Presence(Flock<File>);
 
 impl Presence {
     /// Takes the sign; `None` where another process has it.
@@ -210,6 +210,13 @@ impl Presence {
             std::thread::sleep(Duration::from_millis(2));
         }
         Ok(None)
+    }
+
+    /// Whether the sign that is held is still the one at `path`, where others look.
+    pub(crate) fn stands_at(&self, path: &Path) -> bool {
+        let own = self.0.metadata().map(|meta| (meta.dev(), meta.ino()));
+        let there = fs::metadata(path).map(|meta| (meta.dev(), meta.ino()));
+        matches!((own, there), (Ok(own), Ok(there)) if own == there)
     }
 
     /// Whether some process has the sign.

@@ -1,7 +1,7 @@
 //! Files that other processes replace: told at once, whatever they replace them with.
 
 use super::{Error, Result};
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Watch {
     inotify: Inotify,
     files: Vec<File>,
+    /// Each folder, and how it is watched; one that was taken away is not.
+    folders: Vec<(PathBuf, Option<WatchDescriptor>)>,
 }
 
 struct File {
@@ -37,23 +39,56 @@ impl std::fmt::Debug for Watch {
     }
 }
 
+/// Not what is only created: it is told when it was written, and not before.
+fn flags() -> AddWatchFlags {
+    AddWatchFlags::IN_CLOSE_WRITE
+        | AddWatchFlags::IN_MOVED_TO
+        | AddWatchFlags::IN_MOVED_FROM
+        | AddWatchFlags::IN_DELETE
+        | AddWatchFlags::IN_DELETE_SELF
+        | AddWatchFlags::IN_MOVE_SELF
+}
+
 impl Watch {
     /// Begins to watch; a file need not be there yet, its folder must.
     pub(crate) fn new(paths: &[PathBuf]) -> Result<Self> {
         let failed = |path: &Path, errno| Error::call("watch", path.display().to_string(), errno);
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)
             .map_err(|errno| failed(Path::new("files"), errno))?;
-        // Not what is only created: it is told when it was written, and not before.
-        let flags = AddWatchFlags::IN_CLOSE_WRITE
-            | AddWatchFlags::IN_MOVED_TO
-            | AddWatchFlags::IN_MOVED_FROM
-            | AddWatchFlags::IN_DELETE;
+        let mut folders = Vec::new();
         for path in paths {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            inotify.add_watch(folder, flags).map_err(|errno| failed(folder, errno))?;
+            let watched = inotify.add_watch(folder, flags()).map_err(|errno| failed(folder, errno))?;
+            folders.push((folder.to_owned(), Some(watched)));
         }
         let files = paths.iter().map(|path| File { path: path.clone(), seen: None }).collect();
-        Ok(Watch { inotify, files })
+        Ok(Watch { inotify, files, folders })
+    }
+
+    /// Whether a folder was taken away, so that nothing is heard of its files: `changed` is to be asked
+    /// now and then, which looks for a new one.
+    pub(crate) fn is_blind(&self) -> bool {
+        self.folders.iter().any(|(_, watched)| watched.is_none())
+    }
+
+    /// Hears which folders are gone, and watches those that are there again.
+    fn look_at_folders(&mut self) {
+        let gone = AddWatchFlags::IN_DELETE_SELF | AddWatchFlags::IN_MOVE_SELF | AddWatchFlags::IN_IGNORED;
+        while let Ok(events) = self.inotify.read_events() {
+            if events.is_empty() {
+                break;
+            }
+            for event in events.iter().filter(|event| event.mask.intersects(gone)) {
+                for (_, watched) in self.folders.iter_mut().filter(|(_, watched)| *watched == Some(event.wd)) {
+                    *watched = None;
+                }
+                // One that was moved away is still watched, under another name.
+                let _ = self.inotify.rm_watch(event.wd);
+            }
+        }
+        for (folder, watched) in self.folders.iter_mut().filter(|(_, watched)| watched.is_none()) {
+            *watched = self.inotify.add_watch(folder.as_path(), flags()).ok();
+        }
     }
 
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
@@ -64,8 +99,7 @@ impl Watch {
     ///
     /// Asked of the files themselves, so that nothing is lost when the queue of events was full.
     pub(crate) fn changed(&mut self) -> Vec<bool> {
-        // Emptied; what is in it does not matter.
-        while self.inotify.read_events().is_ok_and(|events| !events.is_empty()) {}
+        self.look_at_folders();
         self.files
             .iter_mut()
             .map(|file| {
@@ -79,5 +113,35 @@ impl Watch {
                 changed
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_is_taken_away_and_made_anew_is_watched_again() {
+        let folder = std::env::temp_dir().join(format!("failover-watch-{}", std::process::id()));
+        let path = folder.join("file");
+        for takes_away in [
+            |folder: &Path| fs::remove_dir_all(folder),
+            |folder: &Path| fs::rename(folder, folder.with_extension("old")),
+        ] {
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(&path, "a").unwrap();
+            let mut watch = Watch::new(std::slice::from_ref(&path)).unwrap();
+            assert_eq!((watch.changed(), watch.changed()), (vec![true], vec![false]));
+            takes_away(&folder).unwrap();
+            assert_eq!((watch.changed(), watch.is_blind()), (vec![true], true));
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(&path, "b").unwrap();
+            assert_eq!((watch.changed(), watch.is_blind()), (vec![true], false));
+            fs::write(&path, "bc").unwrap();
+            assert_eq!(watch.changed(), [true]);
+        }
+        let _ = fs::remove_dir_all(&folder);
+        let _ = fs::remove_dir_all(folder.with_extension("old"));
     }
 }

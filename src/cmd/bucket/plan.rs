@@ -125,7 +125,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     flags.deciding.check()?;
     let settings = settings(&flags, &process.node)?;
     let memory = flags.deciding.memory("bucket-plan", process);
-    let _lock = memory.as_ref().filter(|_| !flags.deciding.follow).map(|memory| memory.lock(process)).transpose()?;
+    let _lock = memory.as_ref().map(|memory| memory.lock(process)).transpose()?;
     let mut planner = Planner::new(&flags, settings, memory, process)?;
     decider::run(&mut planner, &flags.deciding, process)
 }

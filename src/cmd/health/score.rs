@@ -105,7 +105,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let flags: Flags = args::read(matches)?;
     flags.deciding.check()?;
     let memory = flags.deciding.memory("health-score", process);
-    let _lock = memory.as_ref().filter(|_| !flags.deciding.follow).map(|memory| memory.lock(process)).transpose()?;
+    let _lock = memory.as_ref().map(|memory| memory.lock(process)).transpose()?;
     let mut scorer = Scorer::new(&flags, memory, process)?;
     decider::run(&mut scorer, &flags.deciding, process)
 }

@@ -256,6 +256,20 @@ impl<'a> Receiver<'a> {
         Ok(())
     }
 
+    /// Puts back what somebody has removed: our sender and other receivers look for it.
+    fn mend(&mut self) -> Result<(), Failure> {
+        let path = receiving_sign(&self.node);
+        let Some(sign) = &self.sign else { return Ok(()) };
+        let is_there = sign.stands_at(&path);
+        if !is_there {
+            self.sign = Presence::hold(&path)?;
+        }
+        if self.sign.is_some() && !(is_there && session_file(&self.node).exists()) {
+            self.write_session()?;
+        }
+        Ok(())
+    }
+
     fn write_session(&self) -> Result<(), Failure> {
         let bytes =
             state::write(&origin("heartbeat-session", &self.node, clock::boot()), &self.session).unwrap_or_default();
@@ -278,6 +292,7 @@ impl<'a> Receiver<'a> {
             if now >= look_for_sender {
                 // Asked again and again, since a sender may start later than we did.
                 self.hearing.set_mutual(Presence::is_held(&sign));
+                self.mend()?;
                 look_for_sender = now.after(Duration::from_millis(200));
             }
             if !self.flags.follow && self.all_up() && (!self.flags.check || self.faults().is_empty()) {
@@ -390,8 +405,14 @@ impl<'a> Receiver<'a> {
                 return Ok(());
             }
         };
-        self.note_session(frame.name, frame.nonce);
-        let news = self.note(&frame, Place { socket, remote: from }, now);
+        let place = Place { socket, remote: from };
+        let news = if self.hearing.is_newest(frame.name, frame.incarnation, frame.sequence) {
+            self.note_session(frame.name, frame.nonce);
+            self.note(&frame, place, now)
+        } else {
+            self.known.entry(frame.name.to_owned()).or_default().places.insert(frame.link, place);
+            false
+        };
         let told = !events.is_empty();
         self.tell(events)?;
         if news && !told {

@@ -106,13 +106,14 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     }
     let keys = flags.shared.keys()?;
     let mut sender = Sender::new(&flags, keys, process)?;
-    let Some(_sign) = Presence::hold(&sending_sign(&process.node))? else {
+    let Some(sign) = Presence::hold(&sending_sign(&process.node))? else {
         let sentence = format!(
             "cannot send as {}: another heartbeat send of this node runs (end it, or give --node another name)",
             process.node
         );
         return Err(Failure::new(Exit::Undecided, Reason::LockHeld, sentence));
     };
+    sender.sign = Some(sign);
     sender.begin_life(flags.count.is_some(), process)?;
     sender.follow(&flags, process)
 }
@@ -120,6 +121,8 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
 /// Everything that a beat is made of.
 struct Sender {
     node: String,
+    /// Held for as long as this runs.
+    sign: Option<Presence>,
     keys: Option<Keys>,
     cluster: ClusterHash,
     links: Vec<Link>,
@@ -167,6 +170,7 @@ impl Sender {
             links,
             sources,
             life: Life::default(),
+            sign: None,
             own_nonce: 0,
             echoes: Vec::new(),
             farewell: Vec::new(),
@@ -229,6 +233,11 @@ impl Sender {
             if now >= due {
                 // The session ends with its receiver, which no file event tells.
                 self.read_session();
+                let sign = sending_sign(&self.node);
+                if !self.sign.as_ref().is_some_and(|held| held.stands_at(&sign)) {
+                    // Somebody has removed it, and our receiver looks for it.
+                    self.sign = Presence::hold(&sign)?;
+                }
                 self.beat(false, false, now, process)?;
                 beats += 1;
                 if flags.count.is_some_and(|count| beats >= count) {
@@ -247,7 +256,7 @@ impl Sender {
             let (signal, files) = (sources.is_ready(signal), sources.is_ready(files));
             let input = input.is_some_and(|slot| sources.is_ready(slot));
             let mut news = false;
-            if files {
+            if files || watch.is_blind() {
                 news |= self.look(&mut watch, process);
             }
             if input && let Some(feed) = &mut feed {

@@ -91,7 +91,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     flags.deciding.check()?;
     let settings = settings(&flags, &process.node)?;
     let memory = flags.deciding.memory("vip-elect", process);
-    let _lock = memory.as_ref().filter(|_| !flags.deciding.follow).map(|memory| memory.lock(process)).transpose()?;
+    let _lock = memory.as_ref().map(|memory| memory.lock(process)).transpose()?;
     let mut elector = Elector::new(&flags, settings, memory, process)?;
     decider::run(&mut elector, &flags.deciding, process)
 }
@@ -295,6 +295,7 @@ impl<'a> Elector<'a> {
             left: known.life.left,
             proven_off: known.life.is_off(),
             claim: told.map(|(heard, ..)| heard.claim.clone()),
+            speaks_of_others: known.told.keys().any(|other| *other != vip),
         }
     }
 

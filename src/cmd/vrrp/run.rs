@@ -330,7 +330,7 @@ impl<'a> Runner<'a> {
             if is_ready(0) && self.concerns_us(&monitor.changes()?) {
                 self.look(&mut netlink, now)?;
             }
-            if is_ready(1) && watch.changed().contains(&true) {
+            if (is_ready(1) || watch.is_blind()) && watch.changed().contains(&true) {
                 self.look_for_standby(now)?;
             }
             for port in 0..self.ports.len() {

@@ -173,6 +173,8 @@ pub(crate) struct Memory {
     pub(crate) away: Option<Tick>,
     /// When this node last could take nothing, or had lost what it held.
     pub(crate) closed: Option<Tick>,
+    /// What a living peer lists as well as this node, and since when some of it.
+    pub(crate) twice: Option<(Buckets, Tick)>,
 }
 
 /// A part of the map that is not yet where it should be.
@@ -271,6 +273,8 @@ pub(crate) fn plan(settings: &Settings, view: &View, memory: &Memory, now: Tick)
         wake: None,
     };
     let own = round.own_now();
+    let twice = round.twice(&own);
+    let yields = round.yields(twice.as_ref());
     let mut moves: BTreeMap<(Option<String>, String, How, String), Vec<u16>> = BTreeMap::new();
     for bucket in 1..=settings.total {
         let Some(to) = plan.owners.owner(bucket).map(str::to_owned) else {
@@ -283,7 +287,12 @@ pub(crate) fn plan(settings: &Settings, view: &View, memory: &Memory, now: Tick)
         let mine = own.contains(bucket);
         if gave_up.is_none() {
             if to == settings.me {
-                match if mine { Claim::None } else { round.claim(bucket, epoch, &mut plan) } {
+                let claim = match mine {
+                    true if yields.contains(bucket) => Claim::Lives,
+                    true => Claim::None,
+                    false => round.claim(bucket, epoch, &mut plan),
+                };
+                match claim {
                     Claim::None => {
                         plan.mine.insert(bucket);
                     }
@@ -306,7 +315,12 @@ pub(crate) fn plan(settings: &Settings, view: &View, memory: &Memory, now: Tick)
         .collect();
     plan.needs_fence.sort();
     plan.needs_fence.dedup();
-    let memory = round.remember(&plan);
+    if let Some((_, since)) = &twice
+        && yields.is_empty()
+    {
+        wait(&mut plan.wake, since.after(settings.dead_after));
+    }
+    let memory = Memory { twice, ..round.remember(&plan) };
     (plan, memory)
 }
 
@@ -346,6 +360,29 @@ impl Round<'_> {
         let stood = self.memory.concluded.is_some_and(|last| self.now.since(last) > self.settings.fresh());
         let kept = self.memory.own.intersection(&self.memory.mine);
         stood || !kept.difference(&self.own_now()).is_empty()
+    }
+
+    /// What living peers list of this node's own, and since when some of it: a moment when beats crossed.
+    /// What lasts means that they took it since they do not hear what this node lists.
+    fn twice(&self, own: &Buckets) -> Option<(Buckets, Tick)> {
+        let lists = self.peers().filter_map(|(_, node)| node.filter(|node| node.status == Status::Up)?.own.as_ref());
+        let now = lists.fold(Buckets::new(), |all, theirs| all.union(&theirs.intersection(own)));
+        if now.is_empty() {
+            return None;
+        }
+        match &self.memory.twice {
+            Some((before, since)) if !before.intersection(&now).is_empty() => Some((before.intersection(&now), *since)),
+            _ => Some((now, self.now)),
+        }
+    }
+
+    /// What this node gives up to others that go on listing it: twice served is worse than not served, and
+    /// whoever hears the other must be the one.
+    fn yields(&self, twice: Option<&(Buckets, Tick)>) -> Buckets {
+        match twice {
+            Some((buckets, since)) if self.now.since(*since) >= self.settings.dead_after => buckets.clone(),
+            _ => Buckets::new(),
+        }
     }
 
     /// Why this node must hold nothing at all.
@@ -601,6 +638,7 @@ impl Round<'_> {
             concluded: Some(self.now),
             away: self.away,
             closed: self.closed,
+            twice: None,
         }
     }
 }
@@ -904,6 +942,27 @@ mod tests {
         let second = conclude(&strict, &nodes);
         assert_eq!(second.epoch, first.epoch);
         assert_eq!(second.mine.len(), 3);
+    }
+
+    /// n2 lists what is ours by the map, and goes on: it does not hear that we list it.
+    #[test]
+    fn what_another_goes_on_listing_is_given_up() {
+        let strict = Settings { agree: true, ..settings("n1") };
+        let other = |own: &str, last: u64| Node { epoch: Some(1), last: at(last), ..up(own) };
+        let nodes = |last: u64| view(&[("n1", up("1-2")), ("n2", other("2-4", last)), ("n3", other("5-6", last))]);
+        let (first, memory) = plan(&strict, &nodes(100), &Memory::default(), at(100));
+        assert_eq!((first.mine, first.wake), (list("1-2"), Some(at(103))), "beats that crossed");
+        let (still, memory) = plan(&strict, &nodes(102), &memory, at(102));
+        assert_eq!(still.mine, list("1-2"));
+        let (given_up, memory) = plan(&strict, &nodes(103), &memory, at(103));
+        assert_eq!(given_up.mine, list("1"));
+        let mut released = nodes(104);
+        released.nodes.get_mut("n1").unwrap().own = Some(list("1"));
+        let (waits, memory) = plan(&strict, &released, &memory, at(104));
+        assert_eq!((waits.mine, memory.twice), (list("1"), None), "it is there, and served");
+        let (crossed, _) =
+            plan(&strict, &nodes(100), &Memory { twice: Some((list("5"), at(90))), ..Memory::default() }, at(100));
+        assert_eq!(crossed.mine, list("1-2"), "another one");
     }
 
     #[test]

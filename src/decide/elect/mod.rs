@@ -103,6 +103,8 @@ pub(crate) struct Node {
     pub(crate) proven_off: bool,
     /// What it said last; `None` if it never did.
     pub(crate) claim: Option<Claim>,
+    /// It says what it serves of other addresses.
+    pub(crate) speaks_of_others: bool,
 }
 
 impl Default for Node {
@@ -118,6 +120,7 @@ impl Default for Node {
             left: false,
             proven_off: false,
             claim: None,
+            speaks_of_others: false,
         }
     }
 }
@@ -486,11 +489,15 @@ impl Round<'_> {
         }
         // After so long no word of ours lets anybody but us take it.
         let told = self.memory.ballot == *ballot && self.now.since(self.memory.since) >= self.settings.take_after;
-        let silent = claim.is_none() || node.stands_aside();
+        // Who speaks of other addresses may have no room in its beat for this one.
+        let silent = (claim.is_none() && !node.speaks_of_others) || node.stands_aside();
         if !self.settings.agree || (silent && told) {
             return None;
         }
-        let Some(claim) = claim else { return Some(format!("{name} does not say whether it serves it")) };
+        let Some(claim) = claim else {
+            let why = if node.speaks_of_others { " (does its beat have room for all addresses?)" } else { "" };
+            return Some(format!("{name} does not say whether it serves it{why}"));
+        };
         if claim.ballot != *ballot {
             return Some(format!("{name} does not agree yet"));
         }
@@ -585,6 +592,32 @@ mod tests {
 
     fn serving(mine: bool) -> Memory {
         Memory { mine, ..Memory::default() }
+    }
+
+    /// Its beat has room for some addresses only: it may serve this one as well.
+    #[test]
+    fn who_speaks_of_other_addresses_alone_is_waited_for() {
+        for (speaks_of_others, mine) in [(false, true), (true, false)] {
+            let mut view = view("n1:200 n2:100 n3:100");
+            let said = view.nodes.get_mut("n3").unwrap();
+            (said.claim, said.speaks_of_others) = (None, speaks_of_others);
+            let (first, memory) = elect(&settings("n1", true), &view, &Memory::default(), at(100));
+            for node in ["n1", "n2"] {
+                let claim = Claim { mine: false, ballot: first.ballot.clone() };
+                view.nodes.get_mut(node).unwrap().claim = Some(claim);
+            }
+            for node in view.nodes.values_mut() {
+                node.last = at(104);
+            }
+            let (soon, memory) = elect(&settings("n1", true), &view, &memory, at(104));
+            assert!(!soon.mine);
+            for node in view.nodes.values_mut() {
+                node.last = at(108);
+            }
+            let (late, _) = elect(&settings("n1", true), &view, &memory, at(108));
+            assert_eq!(late.mine, mine, "{}", late.why);
+            assert!(mine || late.why.contains("room"), "{}", late.why);
+        }
     }
 
     /// known-faults 16 and hardening 2, 7, 8, 20, by hand: no ballots.
