@@ -414,6 +414,25 @@ fn a_frozen_applier_is_taken_over_from_though_its_node_beats_on() {
     }
 }
 
+/// A cleaner of temporary files, or an operator: what a node writes for its own other processes is gone.
+#[test]
+fn what_is_removed_under_a_running_recipe_makes_no_second_owner() {
+    let cluster = Cluster::with(3, |_, _| "quorum=yes\nfencing=none".to_owned());
+    let all = ["n1", "n2", "n3"];
+    cluster.settles(10 * SECOND, &all);
+    let probes = Probes::start(&cluster);
+    let state = cluster.hosts[0].folder.join("state");
+    for removes in
+        ["rm -rf cluster-ip-n1", "mv cluster-ip-n1 old", "rm -f heartbeat-n1*", "rm -rf heartbeat-n1* cluster-ip-n1"]
+    {
+        cluster.hosts[0].sh(&format!("cd {} && {removes}", state.display()));
+        std::thread::sleep(3 * SECOND);
+        cluster.settles(15 * SECOND, &all);
+    }
+    let log = probes.stop();
+    assert!(log.twice.is_empty(), "{:?}\n{}", log.twice, cluster.logs());
+}
+
 #[test]
 fn a_cluster_ip_cleared_by_hand_ends_the_recipe() {
     let mut cluster = Cluster::new(3);

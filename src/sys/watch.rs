@@ -11,8 +11,20 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Watch {
     inotify: Inotify,
     files: Vec<File>,
-    /// Each folder, and how it is watched; one that was taken away is not.
-    folders: Vec<(PathBuf, Option<WatchDescriptor>)>,
+    folders: Vec<Folder>,
+}
+
+struct Folder {
+    path: PathBuf,
+    watched: WatchDescriptor,
+    /// Device and inode. That a folder was taken away is told only once nobody has anything open in it.
+    is: Option<(u64, u64)>,
+}
+
+impl Folder {
+    fn there(&self) -> Option<(u64, u64)> {
+        fs::metadata(&self.path).ok().map(|meta| (meta.dev(), meta.ino()))
+    }
 }
 
 struct File {
@@ -41,12 +53,7 @@ impl std::fmt::Debug for Watch {
 
 /// Not what is only created: it is told when it was written, and not before.
 fn flags() -> AddWatchFlags {
-    AddWatchFlags::IN_CLOSE_WRITE
-        | AddWatchFlags::IN_MOVED_TO
-        | AddWatchFlags::IN_MOVED_FROM
-        | AddWatchFlags::IN_DELETE
-        | AddWatchFlags::IN_DELETE_SELF
-        | AddWatchFlags::IN_MOVE_SELF
+    AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_MOVED_FROM | AddWatchFlags::IN_DELETE
 }
 
 impl Watch {
@@ -59,35 +66,33 @@ impl Watch {
         for path in paths {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let watched = inotify.add_watch(folder, flags()).map_err(|errno| failed(folder, errno))?;
-            folders.push((folder.to_owned(), Some(watched)));
+            let mut folder = Folder { path: folder.to_owned(), watched, is: None };
+            folder.is = folder.there();
+            folders.push(folder);
         }
         let files = paths.iter().map(|path| File { path: path.clone(), seen: None }).collect();
         Ok(Watch { inotify, files, folders })
     }
 
-    /// Whether a folder was taken away, so that nothing is heard of its files: `changed` is to be asked
-    /// now and then, which looks for a new one.
+    /// Whether a folder was taken away, so that nothing is heard of its files: `changed` is to be asked,
+    /// which watches a new one.
     pub(crate) fn is_blind(&self) -> bool {
-        self.folders.iter().any(|(_, watched)| watched.is_none())
+        self.folders.iter().any(|folder| folder.is.is_none() || folder.there() != folder.is)
     }
 
-    /// Hears which folders are gone, and watches those that are there again.
+    /// Watches anew what was taken away and is there again.
     fn look_at_folders(&mut self) {
-        let gone = AddWatchFlags::IN_DELETE_SELF | AddWatchFlags::IN_MOVE_SELF | AddWatchFlags::IN_IGNORED;
-        while let Ok(events) = self.inotify.read_events() {
-            if events.is_empty() {
-                break;
+        for folder in &mut self.folders {
+            let there = folder.there();
+            if there.is_some() && there == folder.is {
+                continue;
             }
-            for event in events.iter().filter(|event| event.mask.intersects(gone)) {
-                for (_, watched) in self.folders.iter_mut().filter(|(_, watched)| *watched == Some(event.wd)) {
-                    *watched = None;
-                }
-                // One that was moved away is still watched, under another name.
-                let _ = self.inotify.rm_watch(event.wd);
+            // One that was moved away is still watched, under another name.
+            let _ = self.inotify.rm_watch(folder.watched);
+            folder.is = None;
+            if let Ok(watched) = self.inotify.add_watch(folder.path.as_path(), flags()) {
+                (folder.watched, folder.is) = (watched, there);
             }
-        }
-        for (folder, watched) in self.folders.iter_mut().filter(|(_, watched)| watched.is_none()) {
-            *watched = self.inotify.add_watch(folder.as_path(), flags()).ok();
         }
     }
 
@@ -99,6 +104,8 @@ impl Watch {
     ///
     /// Asked of the files themselves, so that nothing is lost when the queue of events was full.
     pub(crate) fn changed(&mut self) -> Vec<bool> {
+        // Emptied; what is in it does not matter.
+        while self.inotify.read_events().is_ok_and(|events| !events.is_empty()) {}
         self.look_at_folders();
         self.files
             .iter_mut()
