@@ -42,7 +42,7 @@ pub(crate) struct Settings {
 }
 
 /// Two goodbyes that are less apart than this may have crossed.
-const APART: Duration = Duration::from_secs(10);
+const APART: Duration = Duration::from_secs(2);
 
 /// One word about a member, or about what has a veto.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -480,6 +480,10 @@ impl Round<'_> {
         {
             return Buckets::all(self.settings.total);
         }
+        // Its goodbye says that it holds nothing, and who would take something for it that it does not.
+        if node.is_some_and(|node| node.left && node.takes_nothing()) {
+            return Buckets::new();
+        }
         let could = self.memory.could.get(name).cloned().unwrap_or_default();
         match node.and_then(|node| node.own.clone()) {
             Some(own) => own.union(&could),
@@ -942,6 +946,18 @@ mod tests {
         let second = conclude(&strict, &nodes);
         assert_eq!(second.epoch, first.epoch);
         assert_eq!(second.mine.len(), 3);
+    }
+
+    #[test]
+    fn who_left_with_nothing_needs_no_proof_whatever_it_could_have_taken() {
+        let could = BTreeMap::from([("n2".to_owned(), list("3-4"))]);
+        let memory = Memory { could, concluded: Some(at(99)), ..Memory::default() };
+        for (closed, mine, fence) in [(true, "1-2,4", &[][..]), (false, "1-2", &["n2".to_owned()][..])] {
+            let left = Node { left: true, closed, ..down("", 99) };
+            let nodes = view(&[("n1", up("1-2")), ("n2", left), ("n3", up("5-6"))]);
+            let concluded = plan(&settings("n1"), &nodes, &memory, at(100)).0;
+            assert_eq!((concluded.mine, concluded.needs_fence.as_slice()), (list(mine), fence), "{closed}");
+        }
     }
 
     /// n2 lists what is ours by the map, and goes on: it does not hear that we list it.
