@@ -116,7 +116,7 @@ _vip() {
             return 0
             ;;
         vip__subcmd__apply)
-            opts="-t -h -V --follow --on-eof --for --dev --only --share --vmac --lifetime --announce --refresh --beat --kill-connections --dry-run --explain --table --schema --node --timeout --help --version"
+            opts="-t -h -V --follow --on-eof --for --dev --only --share --vmac --lifetime --lease --announce --refresh --beat --kill-connections --dry-run --explain --table --schema --node --timeout --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -143,6 +143,10 @@ _vip() {
                     return 0
                     ;;
                 --lifetime)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --lease)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -154,6 +154,7 @@ complete -c vip -n "__fish_vip_using_subcommand apply" -l dev -d 'The interface,
 complete -c vip -n "__fish_vip_using_subcommand apply" -l only -d 'These addresses alone; others of ours are taken away' -r
 complete -c vip -n "__fish_vip_using_subcommand apply" -l share -d 'Serve these addresses as backup too, where their traffic reaches this node: carried without answering ARP for them' -r
 complete -c vip -n "__fish_vip_using_subcommand apply" -l lifetime -d 'The kernel itself removes an address that was not elected again for D: whole seconds, at least 2; with --follow, silence of the input for D gives everything back' -r
+complete -c vip -n "__fish_vip_using_subcommand apply" -l lease -d 'The kernel stops answering for an address that was not elected again for D, at least 100ms; silence of the input for D gives everything back' -r
 complete -c vip -n "__fish_vip_using_subcommand apply" -l announce -d 'Announce a gained address N times at once, and as often again 5 s later' -r
 complete -c vip -n "__fish_vip_using_subcommand apply" -l refresh -d 'Announce what is carried again every D' -r
 complete -c vip -n "__fish_vip_using_subcommand apply" -l beat -d 'Write what this node serves (vip.address) to FILE, for heartbeat send --payload' -r -F

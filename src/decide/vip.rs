@@ -161,8 +161,12 @@ pub(crate) struct Order {
     pub(crate) standby: Option<String>,
     /// The same said again.
     pub(crate) renewal: bool,
+    /// When it was said.
+    pub(crate) said: Tick,
     /// When it must have been said again.
     pub(crate) until: Option<Tick>,
+    /// The interval of the adverts by whose absence others take over.
+    pub(crate) adverts: Option<Duration>,
     pub(crate) why: Option<String>,
 }
 
@@ -187,6 +191,13 @@ impl Order {
             (true, false) => Some(Role::Serve),
             (false, false) => Some(Role::Leave),
         }
+    }
+
+    /// How long others wait at the least, from this word on, before they take over.
+    ///
+    /// Three intervals after the last advert (RFC 9568 §6.1), which may have been one interval before it.
+    pub(crate) fn takers_wait(&self) -> Option<Duration> {
+        self.adverts.map(|interval| interval * 2)
     }
 }
 

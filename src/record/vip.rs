@@ -5,7 +5,7 @@ use super::line::Line;
 use crate::decide::vip::Order;
 use crate::types::link::{Address, AddressFlags, Link};
 use crate::types::net::{Mac, Prefix, width};
-use crate::types::time::Tick;
+use crate::types::time::{Tick, millis};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -20,6 +20,12 @@ pub(crate) struct Show {
     pub(crate) ifindex: u32,
     #[serde(flatten)]
     pub(crate) state: State,
+    /// The lease: without renewal the kernel answers no longer than this
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) lease_ms: Option<f64>,
+    /// What is left of it; 0: it has run out, and nothing is answered
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) lease_left_ms: Option<f64>,
 }
 
 /// The address itself.
@@ -161,7 +167,9 @@ pub(crate) fn read_order(line: &str, now: Tick) -> Result<Option<Order>, String>
         epoch: line.get("epoch")?,
         standby: line.get("standby")?,
         renewal: line.get::<bool>("renewal")?.unwrap_or(false),
+        said: received,
         until: ms("valid_for_ms")?.map(|valid| received.after(valid)),
+        adverts: ms("advert_interval_ms")?,
         why: line.get("why")?,
     }))
 }
@@ -199,7 +207,16 @@ impl Show {
             vrid: vmac.and_then(vrid),
             vmac: vmac.map(|mac| mac.to_string()),
         };
-        Show { dev: link.name.clone(), ifindex: address.ifindex, state }
+        Show { dev: link.name.clone(), ifindex: address.ifindex, state, lease_ms: None, lease_left_ms: None }
+    }
+
+    /// The same with its lease, where it has one, and what is left of that.
+    pub(crate) fn leased(mut self, lease: Option<(Duration, Duration)>) -> Self {
+        if let Some((term, left)) = lease {
+            (self.lease_ms, self.lease_left_ms) = (Some(millis(term)), Some(millis(left)));
+            self.state.usable &= !left.is_zero();
+        }
+        self
     }
 }
 

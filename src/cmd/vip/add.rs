@@ -1,6 +1,6 @@
 //! `vip add`: make the kernel carry an address.
 
-use super::{Present, arp, ask, vmac};
+use super::{Present, arp, ask, lease, vmac};
 use crate::cli::args::{self, Changing, flags};
 use crate::cli::progress::Progress;
 use crate::cli::{Exit, Failure, Process, Reason, Verb};
@@ -186,6 +186,8 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         look_for_duplicates(&mut items, &schedule, &mut failures, deadline)?;
     }
     if failures.is_empty() && !flags.changing.dry_run {
+        // A run of apply that was killed has left them silent.
+        lease::end(None, &process.node, prefixes.iter().map(|prefix| prefix.addr))?;
         act(&items, &mut present, &mut failures, deadline)?;
         if flags.announce > 0 {
             announce(&flags, &mut items, &mut present, &mut failures, deadline);

@@ -1,9 +1,10 @@
 //! `vip apply`: make the kernel agree with an election.
 
 use super::beat::Beat;
+use super::lease::Leases;
 use super::settings::Settings;
 use super::speaker::Speaker;
-use super::{Present, no_link, share, vmac};
+use super::{Present, lease, no_link, share, vmac};
 use crate::cli::args::{self, Changing, flags};
 use crate::cli::input::{Complaints, Feed, Got, Lines};
 use crate::cli::stream::{Pump, Woken};
@@ -35,6 +36,7 @@ pub(super) const VERB: Verb = Verb {
     about: "Make the kernel agree with the elections on standard input: carry and announce what is mine",
     examples: "vrrp run --dev eth0 --vrid 51 --vip 192.0.2.10/24 | vip apply --follow\n\
                vip elect ... --follow | vip apply --follow --beat beat.json     and the others hear of it by heartbeat\n\
+               vrrp run ... --renew 50ms | vip apply --follow --lease 200ms    frozen, it falls silent within 200 ms\n\
                vip elect ... < nodes.jsonl | vip apply                         once, from cron\n\
                vrrp run ... | vip apply --follow | while read -r line; do ...  a hook, in order, after the act\n\
                vip apply --dry-run < elections.jsonl                           what would be changed?",
@@ -80,6 +82,11 @@ struct Flags {
     #[arg(long, value_name = "D")]
     lifetime: Option<Span>,
 
+    /// The kernel stops answering for an address that was not elected again for D, at least 100ms; silence of the
+    /// input for D gives everything back
+    #[arg(long, value_name = "D")]
+    lease: Option<Span>,
+
     /// Announce a gained address N times at once, and as often again 5 s later
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u16).range(0..=100))]
     announce: u16,
@@ -124,6 +131,8 @@ const ASK: Duration = Duration::from_millis(200);
 const DEFEND: Duration = Duration::from_secs(1);
 /// How much earlier than asked the kernel may end a lifetime.
 const ROUNDING: Duration = Duration::from_millis(200);
+/// How late the kernel may end a lifetime.
+const LATE: Duration = Duration::from_millis(500);
 /// Repairs in this time that are worth a word about who prunes.
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -133,6 +142,18 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         && (lifetime.subsec_nanos() != 0 || !(2..u64::from(u32::MAX)).contains(&lifetime.as_secs()))
     {
         return Err(Failure::usage("--lifetime takes whole seconds, at least 2s: the kernel counts in seconds"));
+    }
+    if let Some(Span(term)) = flags.lease {
+        lease::check(term)?;
+        if !flags.follow && !flags.changing.dry_run {
+            return Err(Failure::usage("--lease needs --follow: nobody else would renew it"));
+        }
+        if let Some(lifetime) = flags.lifetime.filter(|lifetime| lifetime.0 <= term) {
+            return Err(Failure::usage(format!(
+                "--lifetime {lifetime} is no longer than --lease {}: it would end what the lease still allows",
+                Span(term)
+            )));
+        }
     }
     if flags.refresh.is_some_and(|refresh| refresh.0.is_zero()) {
         return Err(Failure::usage("--refresh must be above 0s"));
@@ -145,8 +166,11 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         privilege::need(Capability::NetAdmin, "apply elections to", object)?;
         privilege::need(Capability::NetRaw, "announce on", object)?;
     }
+    let term = flags.lease.map(|term| term.0).filter(|_| !flags.changing.dry_run);
     let mut applier = Applier {
         flags: &flags,
+        leases: term.map(|term| Leases::open(term, &process.node)).transpose()?,
+        warned: BTreeSet::new(),
         who: process.who.clone(),
         node: process.node.clone(),
         present: Present::look()?,
@@ -154,12 +178,27 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         shared: BTreeMap::new(),
         named: BTreeSet::new(),
         speakers: Vec::new(),
-        beat: flags.beat.clone().filter(|_| !flags.changing.dry_run).map(|path| {
-            let lifetime = flags.lifetime.map(|lifetime| lifetime.0);
-            Beat::new(path, &process.node, flags.dev.as_deref(), lifetime)
-        }),
+        beat: flags
+            .beat
+            .clone()
+            .filter(|_| !flags.changing.dry_run)
+            .map(|path| Beat::new(path, &process.node, flags.dev.as_deref(), flags.kernel_serves())),
     };
     if flags.follow { follow(&mut applier, process) } else { once(&mut applier, process) }
+}
+
+impl Flags {
+    /// How long the kernel goes on by itself; absent: for good.
+    fn kernel_serves(&self) -> Option<Duration> {
+        // It counts lifetimes in whole seconds and may be that late.
+        let lifetime = self.lifetime.map(|lifetime| lifetime.0 + LATE);
+        self.lease.map(|term| term.0).or(lifetime)
+    }
+
+    /// After which silence of the input everything is given back.
+    fn silence(&self) -> Option<Duration> {
+        self.lease.or(self.lifetime).map(|longest| longest.0)
+    }
 }
 
 /// An address that is carried.
@@ -200,6 +239,9 @@ struct Applier<'a> {
     named: BTreeSet<IpAddr>,
     speakers: Vec<Speaker>,
     beat: Option<Beat>,
+    leases: Option<Leases>,
+    /// Of which addresses it was told that others do not wait long enough.
+    warned: BTreeSet<IpAddr>,
 }
 
 impl Applier<'_> {
@@ -264,7 +306,10 @@ impl Applier<'_> {
         let mut newest: BTreeMap<IpAddr, Order> = BTreeMap::new();
         let lifetime = self.flags.lifetime.filter(|_| self.flags.follow).map(|lifetime| now.after(lifetime.0));
         for mut order in orders {
-            order.until = order.until.into_iter().chain(lifetime).min();
+            // A lease counts from when it was said: what waited in a pipe is as old as it is.
+            let lease = self.flags.lease.map(|term| order.said.after(term.0));
+            order.until = order.until.into_iter().chain(lifetime).chain(lease).min();
+            self.warn_of_takers(&order);
             let addr = order.vip.addr;
             // Whatever an earlier run has left is not this one's: its first word is no renewal.
             order.renewal &= !self.named.insert(addr);
@@ -333,8 +378,14 @@ impl Applier<'_> {
         }
         let _locks = self.lock(&orders.iter().collect::<Vec<_>>(), deadline)?;
         self.present = Present::look()?;
+        // Before the address: at no point does it answer without.
+        let mut unleased = self.grant(&orders)?;
         let (mut items, mut requests) = (Vec::new(), Vec::new());
         for order in orders {
+            if let Some(why) = unleased.remove(&order.vip.addr) {
+                items.extend(why.map(|failure| (order, None, AddStep::Keep, Settings::new(), Some(failure))));
+                continue;
+            }
             let (link, sysctls) = match self.place(&order) {
                 Ok(place) => place,
                 Err(failure) => {
@@ -398,6 +449,9 @@ impl Applier<'_> {
             let gained = !self.held.contains_key(&order.vip.addr);
             head.changed = Some(step == AddStep::Add && failure.is_none());
             head.renewal = step == AddStep::Renew && order.renewal;
+            if let Some(Span(term)) = self.flags.lease.filter(|_| self.flags.changing.shows_actions() && gained) {
+                head.actions.push(Action { op: "nft", text: lease::text(&order, term) });
+            }
             if self.flags.changing.shows_actions() && acts {
                 let verb = if step == AddStep::Add { "add" } else { "replace" };
                 let text = format!("ip addr {verb} {} dev {} proto {}", wanted.prefix, link.name, wanted.proto);
@@ -445,6 +499,9 @@ impl Applier<'_> {
             let _ = self.present.netlink.change(&replaced.iter().map(delete).collect::<Vec<_>>())?;
         }
         if !dry_run {
+            let failed = done.iter().filter(|one| one.failure.is_some() && !self.held.contains_key(&one.addr));
+            let failed = failed.map(|one| one.addr).collect();
+            self.end_leases(failed);
             self.present.look_again()?;
             self.read_back(&mut done);
         }
@@ -458,8 +515,75 @@ impl Applier<'_> {
             let (address, link) = (&holding.address, self.present.link(holding.address.ifindex));
             let is_it = |other: &&Address| other.prefix == address.prefix && other.ifindex == address.ifindex;
             if let (Some(now), Some(link)) = (self.present.addresses.iter().find(is_it), link) {
-                *show = Show::new(now, link);
+                *show = self.leased(one.addr, Show::new(now, link));
             }
+        }
+    }
+
+    fn leased(&self, addr: IpAddr, show: Show) -> Show {
+        show.leased(self.leases.as_ref().and_then(|leases| leases.of(addr)))
+    }
+
+    /// Leases what is to be carried; without leases the rules of a run that was killed go.
+    fn grant(&mut self, orders: &[Order]) -> Result<BTreeMap<IpAddr, Option<Failure>>, Failure> {
+        let foreign = self.present.addresses.iter().filter(|address| !address.is_ours());
+        let foreign = foreign.map(|address| address.prefix.addr).collect();
+        match &mut self.leases {
+            Some(leases) => Ok(leases.grant(orders, &foreign)),
+            None if self.flags.changing.dry_run => Ok(BTreeMap::new()),
+            None => {
+                lease::end(None, &self.node, orders.iter().map(|order| order.vip.addr))?;
+                Ok(BTreeMap::new())
+            }
+        }
+    }
+
+    /// Addresses that are no longer here need no lease.
+    fn end_leases(&mut self, addresses: Vec<IpAddr>) {
+        if let Err(failure) = lease::end(self.leases.as_mut(), &self.node, addresses.into_iter()) {
+            crate::cli::out::complain(&self.who, &failure.sentence);
+        }
+    }
+
+    /// Renews leases that are due, mends their rules, and gives up what has run out: that is lost, whatever is
+    /// said of it next.
+    fn keep_leases(&mut self, process: &Process) -> Result<Vec<Done>, Failure> {
+        let Some(leases) = &mut self.leases else { return Ok(Vec::new()) };
+        let healed = leases.heal();
+        let renewed = leases.renew(self.held.values().map(|holding| &holding.order));
+        let healed = healed.and_then(|mut first| {
+            first.extend(leases.heal()?);
+            Ok(first)
+        });
+        let lapsed = leases.lapsed(clock::boot());
+        let mut done = Vec::new();
+        for addr in or_complain(healed, process) {
+            let mut one = self.told(addr, Vec::new(), Ok(0));
+            (one.applied.announced, one.applied.repaired) = (None, true);
+            done.push(one);
+        }
+        or_complain(renewed, process);
+        if lapsed.is_empty() {
+            return Ok(done);
+        }
+        let why = Some("its lease ran out".to_owned());
+        let carried = self.held.iter().filter(|(addr, _)| lapsed.contains(addr));
+        let orders: Vec<Order> =
+            carried.map(|(_, holding)| Order { mine: false, why: why.clone(), ..holding.order.clone() }).collect();
+        done.extend(self.give_up(&orders, false, Deadline::after(STEP))?);
+        self.tell()?;
+        Ok(done)
+    }
+
+    /// Says it once where others may take an address over that this kernel still answers for.
+    fn warn_of_takers(&mut self, order: &Order) {
+        let Some((serves, wait)) = self.flags.kernel_serves().zip(order.takers_wait()) else { return };
+        if order.mine && serves > wait && self.warned.insert(order.vip.addr) {
+            let (serves, wait, vip) = (Span(serves), Span(wait), order.vip.addr);
+            let why = format!(
+                "frozen, this kernel answers for {vip} for up to {serves}, and others take it over {wait} after the last word: for a moment both may have it (a shorter --lease, or longer intervals of vrrp run on all)"
+            );
+            crate::cli::out::complain(&self.who, &why);
         }
     }
 
@@ -512,6 +636,12 @@ impl Applier<'_> {
         let outcomes = if dry_run { Vec::new() } else { self.present.netlink.change(&requests)? };
         if !dry_run {
             self.present.look_again()?;
+            // One that could not be taken away is left closed.
+            let addresses = &self.present.addresses;
+            let is_there =
+                |old: &Address| addresses.iter().any(|one| one.prefix == old.prefix && one.ifindex == old.ifindex);
+            let stays = |addr| leaving.iter().any(|old| old.prefix.addr == addr && is_there(old));
+            self.end_leases(orders.iter().map(|order| order.vip.addr).filter(|addr| !stays(*addr)).collect());
         }
         let mut done = Vec::new();
         for order in orders {
@@ -610,6 +740,7 @@ impl Applier<'_> {
                 let bursts = holding.bursts.iter().map(|(at, _)| *at);
                 bursts.chain(holding.asks).chain(holding.order.until)
             })
+            .chain(self.leases.as_ref().and_then(|leases| leases.next_due(self.held.values().map(|one| &one.order))))
             .min()
     }
 
@@ -682,7 +813,7 @@ impl Applier<'_> {
             && let Some(link) = self.present.link(holding.address.ifindex)
         {
             head = head.about(subject(&holding.address, link));
-            applied.show = Some(Show::new(&holding.address, link));
+            applied.show = Some(self.leased(addr, Show::new(&holding.address, link)));
         }
         Done { addr, head, applied, failure }
     }
@@ -744,7 +875,8 @@ impl Applier<'_> {
     /// If it was this process that did not run, what says it again may not have run either: once it gets
     /// a moment more.
     fn expire(&mut self, lag: Duration, now: Tick) -> Result<Vec<Done>, Failure> {
-        for holding in self.held.values_mut().filter(|_| lag > PAUSE) {
+        // With a lease the kernel has stopped meanwhile, whoever stood still.
+        for holding in self.held.values_mut().filter(|_| lag > PAUSE && self.leases.is_none()) {
             if let Some(until) = holding.order.until.filter(|until| now >= *until && !holding.forgiven) {
                 (holding.order.until, holding.forgiven) = (Some(until.max(now.after(PAUSE * 2))), true);
             }
@@ -783,7 +915,9 @@ impl Applier<'_> {
             epoch: None,
             standby: None,
             renewal: false,
+            said: clock::boot(),
             until: None,
+            adverts: None,
             why: Some("it is not in --only".to_owned()),
         };
         self.present.addresses.iter().filter(other).map(order).collect()
@@ -900,20 +1034,23 @@ fn follow_on(
     let mut feed = Feed::default();
     let stdin = std::io::stdin();
     let end = process.stream_end(applier.flags.duration);
-    let lifetime = applier.flags.lifetime.map(|lifetime| lifetime.0);
+    let silence = applier.flags.silence();
     let refresh = applier.flags.refresh.map(|refresh| refresh.0);
     let mut refreshes = refresh.map(|refresh| clock::boot().after(refresh));
     let mut spoken = clock::boot();
+    // A short lease must not end what has not begun: nothing is held until the first word.
+    let (mut begun, mut forgiven) = (applier.leases.is_none(), false);
     let mut done = applier.step(applier.others(), Deadline::after(STEP))?;
     loop {
         for one in done.drain(..) {
             report(one, process, |head, applied, _| pump.stream.record(head.clone(), applied))?;
         }
-        let silent = lifetime.map(|lifetime| spoken.after(lifetime));
+        let silent = silence.filter(|_| begun).map(|silence| spoken.after(silence));
         let deadline = [end, silent, refreshes, applier.next_due()].into_iter().flatten().min();
         let woken = {
             let speakers = applier.speakers.iter().flat_map(Speaker::fds);
-            let fds: Vec<_> = [stdin.as_fd(), monitor.as_fd()].into_iter().chain(speakers).collect();
+            let leases = applier.leases.as_ref().map(Leases::as_fd);
+            let fds: Vec<_> = [stdin.as_fd(), monitor.as_fd()].into_iter().chain(speakers).chain(leases).collect();
             pump.wait(&fds, deadline)?
         };
         let ready = match woken {
@@ -922,12 +1059,17 @@ fn follow_on(
         };
         let now = clock::boot();
         let lag = deadline.map_or(Duration::ZERO, |deadline| now.since(deadline));
+        // First: what ran out while this process stood still is lost, and not defended.
+        let kept = applier.keep_leases(process);
+        done.extend(or_complain(kept, process));
         if ready.first() == Some(&true) {
             let mut orders = Vec::new();
             for (number, line) in feed.take()? {
                 match line.and_then(|text| read_order(&text, now)) {
                     Ok(order) => {
-                        spoken = if order.is_some() { now } else { spoken };
+                        if order.is_some() {
+                            (spoken, begun, forgiven) = (now, true, false);
+                        }
                         orders.extend(order.filter(|order| applier.is_meant(order)));
                     }
                     Err(why) => complaints.line(number, &why),
@@ -948,6 +1090,11 @@ fn follow_on(
                 }
                 Err(failure) => return Err(failure),
             }
+        }
+        if applier.leases.is_some() {
+            let (kept, expired) = (applier.keep_leases(process), applier.expire(lag, now));
+            done.extend(or_complain(kept, process));
+            done.extend(or_complain(expired, process));
         }
         if ready.get(1) == Some(&true) {
             let changes = monitor.changes()?;
@@ -970,8 +1117,14 @@ fn follow_on(
             applier.speak(now, process);
             refreshes = Some(due.after(refresh).max(now));
         }
-        if silent.is_some_and(|silent| now >= silent) && spoken.after(lifetime.unwrap_or_default()) <= now {
-            process.complain("the input fell silent for as long as the lifetime: everything is given back");
+        if silent.is_some_and(|silent| now >= silent) && spoken.after(silence.unwrap_or_default()) <= now {
+            if lag > PAUSE && !forgiven {
+                // It was we who stood still, perhaps with whoever speaks: once it gets its time anew.
+                (spoken, forgiven) = (now, true);
+                continue;
+            }
+            let what = if applier.leases.is_some() { "lease" } else { "lifetime" };
+            process.complain(&format!("the input fell silent for as long as the {what}: everything is given back"));
             return Ok(Ended::Silence);
         }
         if feed.is_ended() {
@@ -984,10 +1137,10 @@ fn follow_on(
 }
 
 /// One address that failed must not be the end of all others.
-fn or_complain(done: Result<Vec<Done>, Failure>, process: &Process) -> Vec<Done> {
-    done.unwrap_or_else(|failure| {
+fn or_complain<T: Default>(outcome: Result<T, Failure>, process: &Process) -> T {
+    outcome.unwrap_or_else(|failure| {
         process.complain(&failure.sentence);
-        Vec::new()
+        T::default()
     })
 }
 

@@ -23,19 +23,20 @@ pub(super) struct Beat {
     path: PathBuf,
     node: String,
     dev: Option<String>,
-    lifetime: Option<Duration>,
+    /// How long the kernel goes on by itself.
+    serves: Option<Duration>,
     /// The newest order about each address.
     orders: BTreeMap<IpAddr, Order>,
     written: Vec<(IpAddr, Told, Option<String>)>,
 }
 
 impl Beat {
-    pub(super) fn new(path: PathBuf, node: &str, dev: Option<&str>, lifetime: Option<Duration>) -> Self {
+    pub(super) fn new(path: PathBuf, node: &str, dev: Option<&str>, serves: Option<Duration>) -> Self {
         Beat {
             path,
             node: node.to_owned(),
             dev: dev.map(str::to_owned),
-            lifetime,
+            serves,
             orders: BTreeMap::new(),
             written: Vec::new(),
         }
@@ -86,11 +87,7 @@ impl Beat {
             // Twice as long as the order holds: the way to the others and their own pauses come on top. What
             // the kernel keeps by itself is said for good.
             let until = self.orders.get(vip).and_then(|order| order.until);
-            let kernel = if word.mine {
-                self.lifetime.map(|lifetime| lifetime + Duration::from_millis(500))
-            } else {
-                Some(Duration::ZERO)
-            };
+            let kernel = if word.mine { self.serves } else { Some(Duration::ZERO) };
             if let (Some(until), Some(kernel)) = (until, kernel) {
                 head.received_ms = Some(now.as_ms());
                 head.valid_for_ms = Some(millis((until.since(now) * 2).max(kernel)));

@@ -1,6 +1,6 @@
 //! `vip del`: take an address away, that one and no other.
 
-use super::{Asked, Present, share, vmac};
+use super::{Asked, Present, lease, share, vmac};
 use crate::cli::args::{self, Changing, flags};
 use crate::cli::{Exit, Failure, Process, Reason, Verb};
 use crate::decide::vip::{self, NoLink};
@@ -15,6 +15,7 @@ use crate::types::net::Prefix;
 use clap::{ArgMatches, Args};
 use nix::errno::Errno;
 use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
 pub(super) const VERB: Verb = Verb {
@@ -66,6 +67,15 @@ struct Victim {
 enum Item {
     There(Victim),
     Absent(Prefix),
+}
+
+impl Item {
+    fn addr(&self) -> IpAddr {
+        match self {
+            Item::There(victim) => victim.address.prefix.addr,
+            Item::Absent(prefix) => prefix.addr,
+        }
+    }
 }
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
@@ -122,6 +132,9 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     if !flags.changing.dry_run {
         vmac::sweep(&mut present, &process.node)?;
         share::sweep(&present, &process.node)?;
+        let stays = |addr| present.addresses.iter().any(|address| address.is_ours() && address.prefix.addr == addr);
+        let named = items.iter().map(Item::addr);
+        lease::end(None, &process.node, named.filter(|addr| !stays(*addr)))?;
     }
     let left: HashSet<(Prefix, u32)> =
         present.addresses.iter().map(|address| (address.prefix, address.ifindex)).collect();

@@ -7,6 +7,7 @@ mod ask;
 mod beat;
 mod del;
 mod elect;
+mod lease;
 mod settings;
 mod share;
 mod show;

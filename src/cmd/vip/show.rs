@@ -1,6 +1,6 @@
 //! `vip show`: which addresses are there, and can they serve?
 
-use super::Present;
+use super::{Present, lease};
 use crate::cli::args::{self, flags};
 use crate::cli::{Exit, Failure, Process, Verb};
 use crate::record::Head;
@@ -50,10 +50,12 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
                 && (!asked || wanted.iter().any(|wanted| wanted.is(address.prefix)))
         })
         .collect();
+    let ours = shown.iter().filter(|address| address.is_ours()).map(|address| address.prefix.addr);
+    let leases = lease::all(&process.node, ours);
     let mut exit = malformed;
     for address in &shown {
         let Some(link) = present.link(address.ifindex) else { continue };
-        let show = Show::new(address, link);
+        let show = Show::new(address, link).leased(leases.get(&address.prefix.addr).copied());
         if asked && !show.state.usable {
             exit = exit.and(if show.state.tentative { Exit::Undecided } else { Exit::No });
         }

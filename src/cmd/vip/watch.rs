@@ -147,7 +147,7 @@ impl Watch {
         if other || (self.flags.mine && !address.is_ours()) {
             return Ok(());
         }
-        let Show { dev, ifindex, state } = Show::new(address, &link);
+        let Show { dev, ifindex, state, .. } = Show::new(address, &link);
         let body = Watched { event, dev, ifindex, address: Some(state) };
         self.pump.stream.record(Head::new("vip.watch").about(subject(address, &link)), &body)
     }

@@ -677,7 +677,9 @@ impl<'a> Runner<'a> {
         for vip in &spec.vips {
             let mut head = Head::new("vrrp.run").about(vip.addr);
             head.renewal = told == Told::Renewal;
-            // Whoever acts on it need not wait for a word that never comes.
+            // Whoever acts on it need not wait for a word that never comes; what waited in a pipe is as old
+            // as it is.
+            head.received_ms = Some(clock::boot().as_ms());
             head.valid_for_ms = Some(millis(self.renew() * 3));
             head.standby = self.standby[at].as_ref().map(|standby| standby.reason.clone());
             let body = Run::new(router, *vip, &spec.dev, spec.vrid, told, self.lag);

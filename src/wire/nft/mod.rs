@@ -7,6 +7,7 @@
 
 pub(crate) mod cluster;
 mod json;
+pub(crate) mod lease;
 pub(crate) mod list;
 pub(crate) mod rule;
 
