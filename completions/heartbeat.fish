@@ -60,7 +60,7 @@ complete -c heartbeat -n "__fish_heartbeat_using_subcommand recv" -l renew -d 'R
 complete -c heartbeat -n "__fish_heartbeat_using_subcommand recv" -l max-nodes -d 'Remember no more nodes than N' -r
 complete -c heartbeat -n "__fish_heartbeat_using_subcommand recv" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c heartbeat -n "__fish_heartbeat_using_subcommand recv" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
-complete -c heartbeat -n "__fish_heartbeat_using_subcommand recv" -l check -d 'Does each link carry beats both ways? Names the link that does not, and what opens its port; needs heartbeat send of this node beside it, and both on the peers'
+complete -c heartbeat -n "__fish_heartbeat_using_subcommand recv" -l check -d 'Does each link carry beats both ways? Names the link that does not, whose rules are at fault, and what opens the port; ends when that is known of all; needs heartbeat send of this node beside it, and both on the peers'
 complete -c heartbeat -n "__fish_heartbeat_using_subcommand recv" -l follow -d 'Go on, and report what changes'
 complete -c heartbeat -n "__fish_heartbeat_using_subcommand recv" -l beats -d 'Report every beat'
 complete -c heartbeat -n "__fish_heartbeat_using_subcommand recv" -l tell -d 'Say each change on standard error too, for a log'

@@ -46,7 +46,7 @@ _vrrp() {
             return 0
             ;;
         vrrp__subcmd__recv)
-            opts="-t -h -V --dev --vrid --key --follow --for --table --schema --node --timeout --help --version"
+            opts="-t -h -V --dev --vrid --key --check --follow --for --table --schema --node --timeout --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -62,6 +62,10 @@ _vrrp() {
                     ;;
                 --key)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --check)
+                    COMPREPLY=($(compgen -W "ipv4 ipv6 both" -- "${cur}"))
                     return 0
                     ;;
                 --for)

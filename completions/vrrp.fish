@@ -62,13 +62,16 @@ complete -c vrrp -n "__fish_vrrp_using_subcommand run" -s h -l help -d 'Print he
 complete -c vrrp -n "__fish_vrrp_using_subcommand recv" -l dev -d 'The interface' -r
 complete -c vrrp -n "__fish_vrrp_using_subcommand recv" -l vrid -d 'This virtual router alone' -r
 complete -c vrrp -n "__fish_vrrp_using_subcommand recv" -l key -d 'Check the signatures of version 3 adverts with these keys: lines \'[ID] HEX\', mode 0600' -r
+complete -c vrrp -n "__fish_vrrp_using_subcommand recv" -l check -d 'Do this host\'s own rules let VRRP out and in, and can what is heard be believed? Names the rule that is missing; sends one advert that never leaves this host' -r -f -a "ipv4\t''
+ipv6\t''
+both\t'Each family that the interface has an address of'"
 complete -c vrrp -n "__fish_vrrp_using_subcommand recv" -l for -d 'Listen for D [default without --follow: 4s, more than three intervals of 1s]' -r
 complete -c vrrp -n "__fish_vrrp_using_subcommand recv" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c vrrp -n "__fish_vrrp_using_subcommand recv" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c vrrp -n "__fish_vrrp_using_subcommand recv" -l follow -d 'Print each advert as it comes'
 complete -c vrrp -n "__fish_vrrp_using_subcommand recv" -s t -l table -d 'Print a table for a person instead of JSON'
 complete -c vrrp -n "__fish_vrrp_using_subcommand recv" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
-complete -c vrrp -n "__fish_vrrp_using_subcommand recv" -s h -l help -d 'Print help'
+complete -c vrrp -n "__fish_vrrp_using_subcommand recv" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c vrrp -n "__fish_vrrp_using_subcommand recv" -s V -l version -d 'Print version'
 complete -c vrrp -n "__fish_vrrp_using_subcommand send" -l dev -d 'The interface' -r
 complete -c vrrp -n "__fish_vrrp_using_subcommand send" -l vrid -d 'Number of the virtual router on its LAN' -r

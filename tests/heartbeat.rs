@@ -422,6 +422,77 @@ fn a_check_names_the_side_whose_firewall_drops_the_beats() {
     assert!(here.stderr.contains("never heard n2 on UDP port 6940"), "{here:?}");
 }
 
+/// A rule set as sites have it: what is not let in, or out, is dropped.
+fn wall(host: &Host, hook: &str) {
+    host.sh(&format!(
+        "nft 'table inet filter {{ chain {hook} {{ type filter hook {hook} priority 0; policy drop; \
+         ct state established,related accept; iifname lo accept; \
+         meta l4proto {{ icmp, ipv6-icmp, igmp }} accept; tcp dport 22 accept; }}; }}'"
+    ));
+}
+
+/// The command that a complaint names.
+fn mend(complaint: &str) -> String {
+    let rest = complaint.split("nft add rule").nth(1).unwrap_or_else(|| panic!("no command in {complaint}"));
+    format!("nft add rule{}", rest.split([';', ')']).next().unwrap())
+}
+
+/// Both hooks of both nodes, over groups of both families and from host to host; what the complaint names is what
+/// mends it, on the node that it names.
+#[test]
+fn a_check_finds_each_hook_and_says_what_opens_it() {
+    for (to, bind) in [
+        ("--group 239.0.0.43%eth0", ["239.0.0.43%eth0", "239.0.0.43%eth0"]),
+        ("--group ff02::43%eth0", ["ff02::43%eth0", "ff02::43%eth0"]),
+        ("--to", ["192.0.2.1%eth0", "192.0.2.2%eth0"]),
+        ("--to", ["2001:db8::1%eth0", "2001:db8::2%eth0"]),
+    ] {
+        let Pair { lab: _lab, n1, n2 } = pair();
+        let is_group = to != "--to";
+        let to = |peer: usize| if is_group { to.to_owned() } else { format!("--to {}", bind[peer]) };
+        let (_s1, _s2) = (send(&n1, &to(1)), send(&n2, &to(0)));
+        let _ears = recv(&n2, &format!("--bind {}", bind[1]));
+        let check = |limit: &str| {
+            let key = key(&n1, 1);
+            let began = std::time::Instant::now();
+            let line = format!(
+                "heartbeat recv --check --bind {} --dead-after 400ms --expect n2 --for {limit} --key {}",
+                bind[0],
+                key.display()
+            );
+            (n1.run(&line), began.elapsed())
+        };
+        let (well, took) = check("20s");
+        well.ended(0);
+        assert!(took < 10 * SECOND, "it ends when all is known: {took:?}");
+        for (host, hook, words) in [
+            (&n1, "input", if is_group { "this host's own input rules drop UDP port 6940" } else { "never heard n2" }),
+            (&n1, "output", "this host's own output rules drop UDP port 6940"),
+            (&n2, "input", "one-way: n2 does not hear us (is UDP port 6940 open there?"),
+            (&n2, "output", "never heard n2"),
+        ] {
+            wall(host, hook);
+            // A node that is silent may have been heard before.
+            std::thread::sleep(Duration::from_millis(500));
+            let (run, _) = check("1500ms");
+            let what = format!("{} {hook} {}: {run:?}", host.name, bind[0]);
+            let nothing = !is_group && words == "never heard n2" || (host.name == "n2" && hook == "output");
+            assert_eq!(run.code, if nothing { 75 } else { 1 }, "{what}");
+            assert!(run.stderr.contains(words), "{what}");
+            if (&host.name, hook) == (&"n2".to_owned(), "output") {
+                // What stands there in the way of its own beats is its own check's to say.
+                host.sh("nft add rule inet filter output udp dport 6940 accept");
+            } else {
+                host.sh(&mend(&run.stderr));
+            }
+            std::thread::sleep(Duration::from_millis(300));
+            let (mended, _) = check("10s");
+            assert_eq!(mended.code, 0, "{what} {mended:?}");
+            host.sh("nft flush ruleset");
+        }
+    }
+}
+
 #[test]
 fn a_key_file_that_others_may_read_is_refused() {
     let Pair { lab: _lab, n1, .. } = pair();

@@ -728,3 +728,86 @@ fn a_new_process_goes_on_where_the_old_one_did_not_resign() {
     let late = run(&hosts[0], "--no-resign");
     late.wait_for("it begins as backup", 3 * SECOND, |record| record["state"] == "backup");
 }
+
+/// A rule set as sites have it: what is not let in, or out, is dropped.
+fn wall(host: &Host, hook: &str) {
+    host.sh(&format!(
+        "nft 'table inet filter {{ chain {hook} {{ type filter hook {hook} priority 0; policy drop; \
+         ct state established,related accept; meta l4proto {{ icmp, ipv6-icmp }} accept; tcp dport 22 accept; }}; }}'"
+    ));
+}
+
+/// The command that a complaint names.
+fn mend(complaint: &str) -> String {
+    let rest = complaint.split("(nft ").nth(1).unwrap_or_else(|| panic!("no command in {complaint}"));
+    format!("nft {}", rest.split([';', ')']).next().unwrap())
+}
+
+/// The host's own firewall, each hook and family; what the complaint names is what mends it, and nobody on the wire
+/// hears of the check.
+#[test]
+fn a_check_names_the_rule_that_drops_adverts_on_this_host() {
+    for way in [WAYS[1], WAYS[2]] {
+        let lab = Lab::new();
+        let hosts = hosts(&lab, 2);
+        let peer = way.keepalived(&hosts[1], 100, "");
+        eventually("keepalived is master", 8 * SECOND, || way.has(&hosts[1]));
+        let family = if way.ipv6 { "ipv6" } else { "ipv4" };
+        let check = || hosts[0].run(&format!("vrrp recv --dev eth0 --check={family} --for 600ms"));
+        let wire = hosts[1].start_shell(
+            "exec tcpdump -i eth0 -n -l 'ether src 02:00:00:00:00:01 and (ip proto 112 or ip6 proto 112)'",
+        );
+        eventually("it listens", 5 * SECOND, || wire.complaints().contains("listening on"));
+        let heard = check().ended(0).records();
+        assert_eq!((heard.len(), &heard[0]["priority"]), (1, &100.into()), "{heard:?}");
+        for hook in ["input", "output"] {
+            wall(&hosts[0], hook);
+            let run = check().ended(1);
+            let lines: Vec<&str> = run.stderr.lines().collect();
+            assert_eq!(lines.len(), 1, "{run:?}");
+            assert!(lines[0].contains(&format!("this host's own {hook} rules drop VRRP to ")), "{run:?}");
+            assert!(lines[0].contains("firewall-cmd") == (hook == "input"), "{run:?}");
+            // It is heard all the same, beside the rules.
+            assert_eq!(run.records().len(), 1, "{run:?}");
+            hosts[0].sh(&mend(&run.stderr));
+            check().ended(0);
+            hosts[0].sh("nft flush ruleset");
+        }
+        assert_eq!(wire.text(), "", "nothing leaves this host");
+        // Both at once, of which the other family is fine.
+        wall(&hosts[0], "input");
+        let other = if way.ipv6 { "ip protocol" } else { "ip6 nexthdr" };
+        hosts[0].sh(&format!("nft add rule inet filter input {other} vrrp accept"));
+        let both = hosts[0].run("vrrp recv --dev eth0 --check --for 600ms").ended(1);
+        assert_eq!(both.stderr.lines().count(), 1, "{both:?}");
+        // A keepalived on the host that checks hears the advert, and does not believe it.
+        let second = way.keepalived(&hosts[0], 200, "");
+        hosts[0].sh("nft flush ruleset");
+        eventually("it takes over", 8 * SECOND, || way.has(&hosts[0]) && !way.has(&hosts[1]));
+        hosts[0].run(&format!("vrrp recv --dev eth0 --check={family} --vrid 51 --for 600ms")).ended(75);
+        assert!(way.has(&hosts[0]) && !way.has(&hosts[1]), "{}", second.log());
+        drop((peer, second));
+    }
+}
+
+#[test]
+fn a_check_tells_what_cannot_be_believed_and_what_cannot_be_asked() {
+    let lab = Lab::new();
+    let hosts = hosts(&lab, 2);
+    let nobody = hosts[0].run("vrrp recv --dev eth0 --check --for 300ms").ended(75);
+    assert!(nobody.stderr.contains("this host lets them in"), "{nobody:?}");
+    // A password that everybody can read: told, and no reason to be quiet.
+    let peer = Keepalived::start(
+        &hosts[1],
+        2,
+        "priority 100\n advert_int 1\n authentication {\n auth_type PASS\n auth_pass secret\n }\n virtual_ipaddress {\n 192.0.2.10/24 dev eth0\n }",
+    );
+    eventually("keepalived is master", 8 * SECOND, || WAYS[0].has(&hosts[1]));
+    let run = hosts[0].run("vrrp recv --dev eth0 --check --for 1500ms").ended(1);
+    assert!(run.stderr.contains("an advert of 192.0.2.2 for router 51 cannot be believed: auth"), "{run:?}");
+    drop(peer);
+    hosts[0].sh("ip link set eth0 down");
+    let down = hosts[0].run("vrrp recv --dev eth0 --check --for 300ms").ended(75);
+    assert!(down.stderr.contains("cannot check VRRP on eth0: it is down"), "{down:?}");
+    hosts[0].run("vrrp recv --dev eth0 --check --follow").ended(2);
+}

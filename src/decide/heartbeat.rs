@@ -133,7 +133,8 @@ pub(crate) struct Peer {
     /// Since when it is heard without hearing us.
     unheard_since: Option<Tick>,
     late: bool,
-    one_way: bool,
+    /// It was told that it is heard and does not hear us.
+    pub(crate) one_way: bool,
     /// Granted once, after a pause of our own.
     grace: Duration,
     said_goodbye: bool,

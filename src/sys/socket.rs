@@ -1,8 +1,10 @@
 //! UDP sockets bound to an address, a port and an interface; memberships; raw IP to one host.
 
+use super::event::Sources;
 use super::{Error, Result, raw};
 use crate::types::link::Link;
 use crate::types::net::Endpoint;
+use crate::types::time::Tick;
 use nix::errno::Errno;
 use socket2::{Domain, Protocol, SockAddr, SockFilter, Socket, Type};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -77,6 +79,15 @@ impl Datagram {
             }
         }
         Ok(Datagram { socket, to: Some(address), name })
+    }
+
+    /// Opens a sender to a group whose datagrams come back to this host and never leave it: TTL 0.
+    pub(crate) fn looped(endpoint: &Endpoint, default_port: u16) -> Result<Self> {
+        let sender = Self::sender(endpoint, default_port)?;
+        let socket = &sender.socket;
+        if endpoint.addr.is_ipv4() { socket.set_multicast_ttl_v4(0) } else { socket.set_multicast_hops_v6(0) }
+            .map_err(|error| Error::io("send to", &sender.name, &error))?;
+        Ok(sender)
     }
 
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
@@ -194,6 +205,61 @@ impl RawIp {
                     Errno::EINTR => {}
                     errno => return Err(errno),
                 },
+            }
+        }
+    }
+}
+
+/// A multicast group as the programs of this host itself reach it: through its own output and input rules.
+///
+/// With a TTL of 0 a packet is looped back and never leaves (Linux `ip_mc_output`, `ip6_finish_output2`).
+#[derive(Debug)]
+pub(crate) struct Looped {
+    out: RawIp,
+    back: Socket,
+    group: IpAddr,
+}
+
+impl Looped {
+    pub(crate) fn open(source: IpAddr, group: IpAddr, protocol: u8, link: &Link) -> Result<Self> {
+        let failed = |error: std::io::Error| Error::io("open a raw socket on", &link.name, &error);
+        let out = RawIp::open(source, protocol, link)?;
+        if group.is_ipv4() { out.socket.set_multicast_ttl_v4(0) } else { out.socket.set_multicast_hops_v6(0) }
+            .map_err(failed)?;
+        let domain = if group.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
+        // Not the same: one that is bound to an address hears no group.
+        let back = Socket::new(domain, Type::RAW, Some(Protocol::from(i32::from(protocol)))).map_err(failed)?;
+        back.set_nonblocking(true).map_err(failed)?;
+        back.bind_device(Some(link.name.as_bytes())).map_err(failed)?;
+        match group {
+            IpAddr::V4(group) => back.join_multicast_v4_n(&group, &socket2::InterfaceIndexOrAddress::Index(link.index)),
+            IpAddr::V6(group) => back.join_multicast_v6(&group, link.index),
+        }
+        .map_err(failed)?;
+        Ok(Looped { out, back, group })
+    }
+
+    /// Sends a payload; whether it has come back by `deadline`.
+    ///
+    /// # Errors
+    /// `EPERM`: a rule on its way out dropped it.
+    pub(crate) fn comes_back(&self, bytes: &[u8], deadline: Tick) -> Result<bool> {
+        let failed = |errno| Error::call("send to", self.group.to_string(), errno);
+        self.out.send(self.group, bytes).map_err(failed)?;
+        let mut buffer = [0; 2048];
+        loop {
+            match nix::unistd::read(&self.back, &mut buffer) {
+                // Over IPv4 the header comes along.
+                Ok(length) if buffer.get(..length).is_some_and(|came| came.ends_with(bytes)) => return Ok(true),
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => {
+                    let mut sources = Sources::default();
+                    sources.readable(self.back.as_fd());
+                    if !sources.wait(Some(deadline))? {
+                        return Ok(false);
+                    }
+                }
+                Err(errno) => return Err(failed(errno)),
             }
         }
     }

@@ -4,7 +4,7 @@ use super::{Auth, PORT, Shared, nonce_to_text, origin, receiving_sign, sending_s
 use crate::cli::args::{self, flags};
 use crate::cli::out::Form;
 use crate::cli::stream::{Pump, Woken};
-use crate::cli::{Exit, Failure, Process, Verb};
+use crate::cli::{Exit, Failure, Process, Reason, Verb};
 use crate::decide::heartbeat::{Beat, Echo, Event, Hearing, Settings, Stale, What};
 use crate::record::Head;
 use crate::record::heartbeat::{self, Heard, Life, Link, RECV_COLUMNS, RECV_SCHEMA, Recv, Remembered, Session};
@@ -17,12 +17,13 @@ use crate::sys::state::Presence;
 use crate::types::net::Endpoint;
 use crate::types::status::Status;
 use crate::types::time::{Span, Tick, millis};
-use crate::wire::heartbeat::{ClusterHash, Frame, MAX_FRAME, PeerHash, Refused};
+use crate::wire::heartbeat::{ClusterHash, Echoes, Frame, MAX_FRAME, PeerHash, Refused};
 use crate::wire::keys::Keys;
 use clap::{ArgMatches, Args};
+use nix::errno::Errno;
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, HashMap};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,7 +33,8 @@ pub(super) const VERB: Verb = Verb {
     examples: "heartbeat recv --bind 192.0.2.1 --key /etc/failover/key --follow\n\
                heartbeat recv --bind 192.0.2.1%eth0 --bind 198.51.100.1%eth1 --key k --follow --table\n\
                heartbeat recv --bind 0.0.0.0 --key k --expect n2,n3 --for 3s && echo all up\n\
-               heartbeat recv --check --bind 192.0.2.1%eth0 --bind 198.51.100.1%eth1 --key k --expect n2",
+               heartbeat recv --check --bind 192.0.2.1%eth0 --bind 198.51.100.1%eth1 --key k --expect n2\n\
+               heartbeat recv --check --bind 239.0.0.43%eth0 --key k --expect n2,n3   whose firewall is it?",
     args: flags::<Flags>,
     schemas: &[RECV_SCHEMA],
     columns: RECV_COLUMNS,
@@ -52,8 +54,9 @@ struct Flags {
     #[arg(long, value_name = "NODE,...", value_delimiter = ',', required_unless_present = "follow")]
     expect: Vec<String>,
 
-    /// Does each link carry beats both ways? Names the link that does not, and what opens its port;
-    /// needs heartbeat send of this node beside it, and both on the peers
+    /// Does each link carry beats both ways? Names the link that does not, whose rules are at fault, and what
+    /// opens the port; ends when that is known of all; needs heartbeat send of this node beside it, and both on
+    /// the peers
     #[arg(long, conflicts_with = "follow")]
     check: bool,
 
@@ -137,6 +140,20 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     exit
 }
 
+/// How long a datagram may take through this host.
+const THROUGH: Duration = Duration::from_millis(500);
+
+/// What became of a beat that was sent to a group and never leaves this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OwnBeat {
+    /// It is no group.
+    None,
+    Sent(Tick),
+    /// A rule on its way out dropped it.
+    Dropped,
+    Back,
+}
+
 /// Where a link of a node was last heard.
 #[derive(Clone, Copy)]
 struct Place {
@@ -151,6 +168,9 @@ struct Receiver<'a> {
     cluster: ClusterHash,
     us: PeerHash,
     sockets: Vec<Datagram>,
+    /// What `--check` has sent on each, and its nonce.
+    own: Vec<OwnBeat>,
+    own_nonce: u64,
     /// When each socket was empty last.
     drained: Vec<Tick>,
     hearing: Hearing,
@@ -225,6 +245,8 @@ impl<'a> Receiver<'a> {
             cluster: ClusterHash::new(&flags.shared.cluster),
             us: PeerHash::new(&process.node),
             drained: vec![started; sockets.len()],
+            own: vec![OwnBeat::None; sockets.len()],
+            own_nonce: sys::raw::random_u64()?,
             sockets,
             hearing,
             pump: Pump::new(&process.node, process.form)?,
@@ -252,6 +274,35 @@ impl<'a> Receiver<'a> {
             self.write_session()?;
         } else if let Some(session) = super::read_session(&self.node) {
             self.nonce = super::nonce_from_text(&session.nonce).unwrap_or(self.nonce);
+        }
+        if self.flags.check { self.ask_own_rules() } else { Ok(()) }
+    }
+
+    /// Sends a beat of our own to each group, through this host's own rules and no further.
+    fn ask_own_rules(&mut self) -> Result<(), Failure> {
+        for (idx, endpoint) in self.flags.bind.iter().enumerate().filter(|(_, endpoint)| endpoint.addr.is_multicast()) {
+            let mut echoes = Vec::new();
+            let frame = Frame {
+                goodbye: false,
+                extra: true,
+                link: 0,
+                incarnation: 0,
+                sequence: 0,
+                sent_us: 0,
+                nonce: self.own_nonce,
+                name: &self.node,
+                payload: "",
+                echoes: Echoes::write(&[], &mut echoes),
+            };
+            let mut bytes = Vec::new();
+            frame
+                .encode(self.cluster, Some(&self.keys), &mut bytes)
+                .map_err(|why| Failure::new(Exit::Bug, Reason::WriteFailed, format!("cannot write a frame: {why}")))?;
+            self.own[idx] = match Datagram::looped(endpoint, PORT)?.send(&bytes) {
+                Ok(()) => OwnBeat::Sent(clock::boot()),
+                Err(Errno::EPERM) => OwnBeat::Dropped,
+                Err(errno) => return Err(sys::Error::call("send to", endpoint.to_string(), errno).into()),
+            };
         }
         Ok(())
     }
@@ -295,8 +346,11 @@ impl<'a> Receiver<'a> {
                 self.mend()?;
                 look_for_sender = now.after(Duration::from_millis(200));
             }
-            if !self.flags.follow && self.all_up() && (!self.flags.check || self.faults().is_empty()) {
+            if !self.flags.follow && !self.flags.check && self.all_up() {
                 return Ok(Exit::Yes);
+            }
+            if self.flags.check && self.is_judged(now) {
+                return Ok(self.conclusion(process));
             }
             if end.is_some_and(|end| now >= end) {
                 let conclusion = self.conclusion(process);
@@ -305,7 +359,11 @@ impl<'a> Receiver<'a> {
                 return Ok(if planned { conclusion } else { conclusion.and(Exit::Undecided) });
             }
             let silence = self.hearing.next_deadline();
-            let planned = [Some(renew), end, silence, self.refused_due(), Some(look_for_sender)];
+            let own = self.own.iter().filter_map(|own| match own {
+                OwnBeat::Sent(at) => Some(at.after(THROUGH)).filter(|due| now < *due),
+                _ => None,
+            });
+            let planned = [Some(renew), end, silence, self.refused_due(), Some(look_for_sender), own.min()];
             let deadline = planned.into_iter().flatten().min();
             let woken = {
                 let fds: Vec<_> = self.sockets.iter().map(Datagram::as_fd).collect();
@@ -382,6 +440,9 @@ impl<'a> Receiver<'a> {
             }
         };
         if frame.name == self.node {
+            if frame.nonce == self.own_nonce {
+                self.own[socket] = OwnBeat::Back;
+            }
             return Ok(());
         }
         let echo = match frame.echoes.of(self.us) {
@@ -664,7 +725,7 @@ impl<'a> Receiver<'a> {
             );
         }
         let port = self.port();
-        format!("never heard {node} on UDP port {port} (is it sending, and is the port open? {})", opens(port))
+        format!("never heard {node} on UDP port {port} (is it sending, and is the port open? {})", opens("input", port))
     }
 
     fn port(&self) -> u16 {
@@ -674,7 +735,8 @@ impl<'a> Receiver<'a> {
     /// What does not work between this node and those it expects, and what that says of the links:
     /// a clear no where something else is heard, undecided where nothing is.
     fn faults(&self) -> Vec<(String, Exit)> {
-        let mut faults = Vec::new();
+        let mut faults = self.own_faults();
+        let closed = self.own.iter().any(|own| matches!(own, OwnBeat::Sent(_)));
         let port = self.port();
         if !Presence::is_held(&sending_sign(&self.node)) {
             let why =
@@ -684,11 +746,27 @@ impl<'a> Receiver<'a> {
         for node in &self.flags.expect {
             let heard = self.hearing.peer(node).filter(|peer| !peer.links.is_empty());
             let Some(peer) = heard else {
-                faults.push((self.never_heard(node), Exit::Undecided));
+                // Where our own rules drop what comes, that is why.
+                if !closed {
+                    faults.push((self.never_heard(node), Exit::Undecided));
+                }
                 continue;
             };
+            if peer.status == Status::Down {
+                faults.push((format!("{node} was heard and is down"), Exit::No));
+                continue;
+            }
             if !peer.hears_us {
-                let why = format!("one-way: {node} does not hear us (is UDP port {port} open there? {})", opens(port));
+                let why = match self.closed_to(node) {
+                    Some(to) => format!(
+                        "one-way: {node} does not hear us: this host's own output rules drop UDP port {port} to {to} ({})",
+                        opens("output", port)
+                    ),
+                    None => format!(
+                        "one-way: {node} does not hear us (is UDP port {port} open there? {})",
+                        opens("input", port)
+                    ),
+                };
                 faults.push((why, Exit::No));
             }
             let places = self.known.get(node).map(|known| &known.places);
@@ -698,13 +776,60 @@ impl<'a> Receiver<'a> {
                     let port = socket.local().map_or(port, |local| local.port());
                     let why = format!(
                         "{node} is not heard on {name}, and is elsewhere (does it send there, and is UDP port {port} open here? {})",
-                        opens(port)
+                        opens("input", port)
                     );
                     faults.push((why, Exit::No));
                 }
             }
         }
         faults
+    }
+
+    /// Where this host's own rules drop what it sends to a group.
+    fn own_faults(&self) -> Vec<(String, Exit)> {
+        let mut faults = Vec::new();
+        for (own, socket) in self.own.iter().zip(&self.sockets) {
+            let port = socket.local().map_or(PORT, |local| local.port());
+            let hook = match own {
+                OwnBeat::None | OwnBeat::Back => continue,
+                OwnBeat::Sent(_) => "input",
+                OwnBeat::Dropped => "output",
+            };
+            let name = socket.name();
+            let why = format!("this host's own {hook} rules drop UDP port {port} to {name} ({})", opens(hook, port));
+            faults.push((why, Exit::No));
+        }
+        faults
+    }
+
+    /// To which address of a node this host's own rules let nothing out.
+    fn closed_to(&self, node: &str) -> Option<IpAddr> {
+        let places = &self.known.get(node)?.places;
+        places.values().find_map(|place| {
+            let (addr, bind) = (place.remote?.ip(), self.flags.bind.get(place.socket)?);
+            let port = self.sockets.get(place.socket)?.local()?.port();
+            let to = Endpoint { addr, port: Some(port), dev: bind.dev.clone() };
+            // One byte is no beat: a peer that does hear it refuses it.
+            let sent = Datagram::sender(&to, PORT).ok()?.send(&[0]);
+            (sent == Err(Errno::EPERM)).then_some(addr)
+        })
+    }
+
+    /// Whether `--check` knows all that it can know: of each expected node that it is heard on every link and
+    /// hears us, or that it does not hear us; and of each group what became of our own beat.
+    fn is_judged(&self, now: Tick) -> bool {
+        let due = |own: &OwnBeat| matches!(own, OwnBeat::Sent(at) if now < at.after(THROUGH));
+        let heard_everywhere = |node: &String| {
+            let places = self.known.get(node).map(|known| &known.places);
+            let heard = |idx| places.is_some_and(|places| places.values().any(|place| place.socket == idx));
+            (0..self.sockets.len()).all(heard)
+        };
+        let judged = |node: &String| {
+            self.hearing.peer(node).is_some_and(|peer| {
+                peer.one_way || (peer.status == Status::Up && peer.hears_us && heard_everywhere(node))
+            })
+        };
+        !self.own.iter().any(due) && self.flags.expect.iter().all(judged)
     }
 
     /// Writes the lives that were heard; a stream does so on a change of verdict only.
@@ -733,9 +858,10 @@ impl<'a> Receiver<'a> {
     }
 }
 
-/// What opens the port in a firewall.
-fn opens(port: u16) -> String {
-    format!("nft add rule inet filter input udp dport {port} accept; or firewall-cmd --add-port={port}/udp")
+/// What opens the port in a firewall. firewalld lets everything out by itself.
+fn opens(hook: &str, port: u16) -> String {
+    let nft = format!("nft add rule inet filter {hook} udp dport {port} accept");
+    if hook == "output" { nft } else { format!("{nft}; or firewall-cmd --add-port={port}/udp") }
 }
 
 /// What is heard of each node, as it travels to those who count votes.

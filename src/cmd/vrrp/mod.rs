@@ -1,5 +1,6 @@
 //! `vrrp`: the virtual router redundancy protocol, as other routers speak it.
 
+mod check;
 mod config;
 mod port;
 mod recv;

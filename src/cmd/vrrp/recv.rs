@@ -1,13 +1,15 @@
 //! `vrrp recv`: who is master here, and what is wrong with what they say?
 
+use super::check::{self, Families};
 use super::port::Port;
 use crate::cli::args::{self, flags};
 use crate::cli::stream::{Pump, Woken};
-use crate::cli::{Exit, Failure, Process, Verb};
+use crate::cli::{Exit, Failure, Process, Reason, Verb};
 use crate::cmd::keys;
 use crate::record::Head;
 use crate::record::vrrp::{RECV_COLUMNS, RECV_SCHEMA, Received};
 use crate::sys::clock;
+use crate::sys::netlink::Netlink;
 use crate::sys::privilege::{self, Capability};
 use crate::types::time::{Span, Tick, millis};
 use crate::wire::vrrp::{Auth, Heard};
@@ -20,6 +22,7 @@ pub(super) const VERB: Verb = Verb {
     about: "Hear adverts: masters, priorities, intervals, and every fault of theirs",
     examples: "vrrp recv --dev eth0 --table          who is master here?\n\
                vrrp recv --dev eth0 --vrid 51 && echo exactly one\n\
+               vrrp recv --dev eth0 --check          does this host's firewall let VRRP out and in?\n\
                vrrp recv --dev eth0 --follow | jq -c 'select(.faults != [])'",
     args: flags::<Flags>,
     schemas: &[RECV_SCHEMA],
@@ -40,6 +43,12 @@ struct Flags {
     /// Check the signatures of version 3 adverts with these keys: lines '[ID] HEX', mode 0600
     #[arg(long, value_name = "FILE")]
     key: Option<String>,
+
+    /// Do this host's own rules let VRRP out and in, and can what is heard be believed? Names the rule that is
+    /// missing; sends one advert that never leaves this host
+    #[arg(long, value_name = "FAMILY", num_args = 0..=1, require_equals = true, default_missing_value = "both",
+          conflicts_with = "follow")]
+    check: Option<Families>,
 
     /// Print each advert as it comes
     #[arg(long)]
@@ -64,6 +73,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let keys = flags.key.as_deref().map(keys::read).transpose()?;
     let mut ports = [Port::open(&flags.dev, false, false)?, Port::open(&flags.dev, true, false)?];
     let mut pump = Pump::new(&process.node, process.form)?;
+    let closed = flags.check.map(|families| own_rules(&mut ports, families, &flags, process)).transpose()?;
     let planned = flags.duration.or((!flags.follow).then_some(Span(std::time::Duration::from_secs(4))));
     let end = process.stream_end(planned);
     let mut newest: BTreeMap<Key, (Heard, Tick)> = BTreeMap::new();
@@ -109,16 +119,57 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         };
         exit = if exit == Exit::Undecided { one } else { exit.and(one) };
     }
+    if flags.check.is_some() {
+        for (heard, _) in newest.values().filter(|(heard, _)| !heard.is_believed()) {
+            let faults: Vec<&str> = heard.faults.iter().map(|fault| fault.slug()).collect();
+            process.complain(&format!(
+                "an advert of {} for router {} cannot be believed: {}",
+                heard.src,
+                heard.advert.vrid,
+                faults.join(", ")
+            ));
+            exit = if exit == Exit::Undecided { Exit::No } else { exit.and(Exit::No) };
+        }
+    }
     pump.stream.finish();
     if newest.is_empty() {
+        let why = match closed {
+            Some(false) => "this host lets them in: does another send, do its output rules and the switch let it?",
+            _ => "is it the right interface? see: ip link",
+        };
         process.complain(&format!(
-            "no advert was heard on {} in {} ms (is it the right interface? see: ip link)",
+            "no advert was heard on {} in {} ms ({why})",
             flags.dev,
             millis(planned.unwrap_or(Span(std::time::Duration::ZERO)).0)
         ));
     }
+    if closed == Some(true) {
+        // Whatever was heard: it was beside these rules.
+        return Ok(Exit::No);
+    }
     // `--for` is a planned end, `--timeout` a deadline.
     Ok(if planned.is_some() { exit } else { exit.and(Exit::Undecided) })
+}
+
+/// Whether this host's own rules drop VRRP, each place told.
+fn own_rules(ports: &mut [Port; 2], families: Families, flags: &Flags, process: &Process) -> Result<bool, Failure> {
+    let mut netlink = Netlink::open()?;
+    let (mut checked, mut closed) = (false, false);
+    for port in ports.iter_mut().filter(|port| families.has(port.ipv6)) {
+        port.look(&mut netlink, &[], true)?;
+        let Some(source) = port.source.filter(|_| port.is_usable()) else { continue };
+        checked = true;
+        if let Some(why) = check::own_rules(port, source, flags.vrid.unwrap_or(u8::MAX))? {
+            process.complain(&why);
+            closed = true;
+        }
+    }
+    if checked {
+        return Ok(closed);
+    }
+    let why =
+        format!("cannot check VRRP on {}: it is down, or has no address of that family (see: ip addr)", flags.dev);
+    Err(Failure::new(Exit::Undecided, Reason::Refused, why))
 }
 
 /// Everybody who is master of the virtual router of `of`, as far as they can be believed.
