@@ -566,12 +566,19 @@ impl Applier<'_> {
         if lapsed.is_empty() {
             return Ok(done);
         }
+        // What could not be carried needs none; what could not be taken away is left closed.
+        let is_here = |addr: IpAddr| self.present.addresses.iter().any(|one| one.prefix.addr == addr);
+        self.end_leases(
+            lapsed.iter().copied().filter(|addr| !self.held.contains_key(addr) && !is_here(*addr)).collect(),
+        );
         let why = Some("its lease ran out".to_owned());
         let carried = self.held.iter().filter(|(addr, _)| lapsed.contains(addr));
         let orders: Vec<Order> =
             carried.map(|(_, holding)| Order { mine: false, why: why.clone(), ..holding.order.clone() }).collect();
-        done.extend(self.give_up(&orders, false, Deadline::after(STEP))?);
-        self.tell()?;
+        if !orders.is_empty() {
+            done.extend(self.give_up(&orders, false, Deadline::after(STEP))?);
+            self.tell()?;
+        }
         Ok(done)
     }
 

@@ -55,7 +55,6 @@ struct Granted {
     renewed: Tick,
     /// When a renewal was tried last.
     tried: Tick,
-    #[expect(dead_code, reason = "held, not read")]
     sign: Presence,
 }
 
@@ -105,15 +104,19 @@ impl Leases {
         let (mut text, mut signs) = (String::new(), BTreeMap::new());
         for order in orders {
             let vip = order.vip.addr;
-            if self.granted.contains_key(&vip) {
-                // Renewed when it is due.
+            // One that stands is renewed when it is due.
+            if self.granted.get(&vip).is_some_and(|granted| now < granted.until) {
                 continue;
             }
             if self.refused.get(&vip).is_some_and(|again| now < *again) {
                 outcome.insert(vip, None);
                 continue;
             }
-            match self.may_lease(vip, own.contains(&vip)) {
+            let sign = match self.granted.remove(&vip) {
+                Some(granted) => Ok(granted.sign),
+                None => self.may_lease(vip, own.contains(&vip)),
+            };
+            match sign {
                 Ok(sign) => {
                     let until = self.until(order);
                     text += &rules::grant(vip, self.term, until.since(now));
@@ -317,7 +320,10 @@ pub(super) fn all(node: &str, vips: impl Iterator<Item = IpAddr>) -> BTreeMap<Ip
         let nft = Nft::find("look at the lease of", &vip.to_string(), Deadline::after(STEP)).ok()?;
         Some((vip, standing(&nft, vip).ok()??))
     };
-    vips.filter(|vip| sign(node, *vip).exists()).filter_map(look).collect()
+    // One look at the folder, whatever the number of addresses.
+    let entries = std::fs::read_dir(state::folder()).into_iter().flatten();
+    let names: BTreeSet<PathBuf> = entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
+    vips.filter(|vip| names.contains(&sign(node, *vip))).filter_map(look).collect()
 }
 
 /// The lease as the kernel has it; `None` where there are no rules for it.
