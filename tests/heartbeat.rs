@@ -474,7 +474,7 @@ fn a_check_finds_each_hook_and_says_what_opens_it() {
             wall(host, hook);
             // A node that is silent may have been heard before.
             std::thread::sleep(Duration::from_millis(500));
-            let (run, _) = check("1500ms");
+            let (run, _) = check("2500ms");
             let what = format!("{} {hook} {}: {run:?}", host.name, bind[0]);
             let nothing = !is_group && words == "never heard n2" || (host.name == "n2" && hook == "output");
             assert_eq!(run.code, if nothing { 75 } else { 1 }, "{what}");

@@ -138,7 +138,7 @@ fn applied(host: &Host, vip: &str) -> Vec<Value> {
 /// The applier, the router and both are frozen in turn, beside a keepalived that takes over when it hears nothing:
 /// from D on not one frame, and one owner after the thaw.
 #[test]
-fn whatever_is_frozen_the_kernel_falls_silent_within_the_lease() {
+fn whatever_is_frozen_the_kernel_falls_silent_on_time() {
     let term = Duration::from_millis(200);
     for way in WAYS {
         for frozen in ["apply", "run", "both"] {
@@ -208,7 +208,7 @@ fn a_long_lease_is_renewed_by_short_words() {
 /// Renewed by delete and add, or in place: while elections come, nobody misses an answer.
 #[test]
 fn a_lease_that_is_renewed_is_not_noticed() {
-    for (lease, wait) in [("300ms", 100), ("1s", 300)] {
+    for (lease, wait) in [("900ms", 100), ("1s", 100)] {
         let lab = Lab::new();
         let host = lab.host("n1", &["192.0.2.1/24", "2001:db8::1/64"]);
         let client = lab.host("client", &["192.0.2.99/24", "2001:db8::99/64"]);
@@ -227,7 +227,7 @@ fn a_lease_that_is_renewed_is_not_noticed() {
             assert!(ping.text().contains(" 0% packet loss"), "{lease}: {}", ping.text());
         }
         let shown = host.run("vip show 2001:db8::10").ended(0).one();
-        let term = if lease == "1s" { 1000.0 } else { 300.0 };
+        let term = if lease == "1s" { 1000.0 } else { 900.0 };
         assert_eq!(shown["lease_ms"], term);
         let left = shown["lease_left_ms"].as_f64().unwrap();
         assert!(0.0 < left && left <= term, "{shown}");
@@ -245,9 +245,9 @@ fn every_end_leaves_an_address_silent_or_gone() {
     let host = lab.host("n1", &["192.0.2.1/24"]);
     let client = lab.host("client", &["192.0.2.99/24"]);
     let begin = |flags: &str| {
-        let mut run = host.start_fed(&format!("vip apply --follow --lease 400ms {flags}"));
+        let mut run = host.start_fed(&format!("vip apply --follow --lease 1500ms {flags}"));
         run.feed(&election("192.0.2.10", true, ""));
-        run.wait_for("it carries it", 3 * SECOND, |one| one["role"] == "serve" && one["lease_ms"] == 400.0);
+        run.wait_for("it carries it", 3 * SECOND, |one| one["role"] == "serve" && one["lease_ms"] == 1500.0);
         assert!(answers(&client, "192.0.2.10") && has_rules(&host));
         run
     };
@@ -263,7 +263,7 @@ fn every_end_leaves_an_address_silent_or_gone() {
     drop(run);
     // What stands by wish or by accident is silent when the lease has run out.
     let silent = || {
-        eventually("it is silent", 2 * SECOND, || !answers(&client, "192.0.2.10"));
+        eventually("it is silent", 5 * SECOND, || !answers(&client, "192.0.2.10"));
         let shown = host.run("vip show 192.0.2.10").ended(1).one();
         assert_eq!((&shown["usable"], &shown["lease_left_ms"]), (&false.into(), &json!(0.0)), "{shown}");
     };
@@ -299,7 +299,7 @@ fn every_end_leaves_an_address_silent_or_gone() {
 fn rules_that_somebody_flushes_are_back_at_once() {
     let lab = Lab::new();
     let host = lab.host("n1", &["192.0.2.1/24"]);
-    let mut run = host.start_fed("vip apply --follow --lease 500ms");
+    let mut run = host.start_fed("vip apply --follow --lease 2s");
     run.feed(&election("192.0.2.10", true, ""));
     run.wait_for("it carries it", 3 * SECOND, |one| one["role"] == "serve");
     for round in 1..=3 {
@@ -316,7 +316,7 @@ fn rules_that_somebody_flushes_are_back_at_once() {
     }
     // As they were: what ran out stays out.
     run.signal(Signal::SIGSTOP);
-    std::thread::sleep(Duration::from_millis(600));
+    std::thread::sleep(Duration::from_millis(2200));
     assert!(!host.sh("nft list set ip failover_vip_192_0_2_10 lease").contains("expires"));
     run.signal(Signal::SIGCONT);
     assert_eq!(run.complaints(), "");
@@ -328,7 +328,7 @@ fn who_must_not_lease_an_address_does_not_carry_it() {
     let host = lab.host("n1", &["192.0.2.1/24", "192.0.2.41/24"]);
     host.run("bucket init 192.0.2.20 --dev eth0 --total 2 --local 1").ended(0);
     let rules = host.sh("nft list ruleset");
-    let mut run = host.start_fed("vip apply --follow --lease 1s");
+    let mut run = host.start_fed("vip apply --follow --lease 5s");
     let vips = ["192.0.2.20", "192.0.2.41", "192.0.2.10"];
     let all = |more: &str| vips.map(|vip| election(vip, true, more)).concat();
     run.feed(&all(""));
@@ -365,13 +365,13 @@ fn an_election_older_than_the_lease_takes_nothing() {
         let now = Duration::from(now).as_secs_f64() * 1000.0;
         format!(",\"received_ms\":{}", now - ms)
     };
-    let mut run = host.start_fed("vip apply --follow --lease 500ms");
-    run.feed(&election("192.0.2.10", true, &ago(600.0)));
+    let mut run = host.start_fed("vip apply --follow --lease 5s");
+    run.feed(&election("192.0.2.10", true, &ago(6000.0)));
     std::thread::sleep(Duration::from_millis(200));
     assert!(!has(&host, "192.0.2.10") && !has_rules(&host));
-    run.feed(&election("192.0.2.10", true, &ago(200.0)));
+    run.feed(&election("192.0.2.10", true, &ago(2000.0)));
     let told = run.wait_for("it carries it", 3 * SECOND, |one| one["role"] == "serve");
-    assert!(told["lease_left_ms"].as_f64().unwrap() <= 300.0, "{told}");
+    assert!(told["lease_left_ms"].as_f64().unwrap() <= 3000.0, "{told}");
 }
 
 #[test]

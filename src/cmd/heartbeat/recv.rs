@@ -752,7 +752,8 @@ impl<'a> Receiver<'a> {
                 }
                 continue;
             };
-            if peer.status == Status::Down {
+            // Who does not hear us is down for that alone.
+            if peer.hears_us && peer.status == Status::Down {
                 faults.push((format!("{node} was heard and is down"), Exit::No));
                 continue;
             }
