@@ -202,8 +202,8 @@ impl Presence {
         if let Some(folder) = path.parent() {
             make_folder(folder)?;
         }
-        // Whoever asks `is_held` is in the way for an instant.
-        for _ in 0..5 {
+        // Whoever asks `is_held` is in the way for an instant, or for its next turn on a busy machine.
+        for _ in 0..20 {
             if let Some(lock) = Self::try_lock(path, true)? {
                 return Ok(Some(Presence(lock)));
             }
