@@ -7,25 +7,13 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 use std::process::Stdio;
 use std::time::Duration;
-use support::{Host, Keepalived, Lab, eventually};
+use support::{Host, Keepalived, Lab, election, eventually, neighbour};
 
 const SECOND: Duration = Duration::from_secs(1);
-
-fn election(vip: &str, mine: bool, more: &str) -> String {
-    let (kind, len) = ("vip.elect", if vip.contains(':') { 64 } else { 24 });
-    format!(
-        "{{\"kind\":\"{kind}\",\"v\":1,\"subject\":\"{vip}\",\"prefix_len\":{len},\"dev\":\"eth0\",\"mine\":{mine}{more}}}\n"
-    )
-}
 
 fn has(host: &Host, vip: &str) -> bool {
     host.sh("ip addr show dev eth0").contains(&format!("inet {vip}/"))
         || host.sh("ip addr show dev eth0").contains(&format!("inet6 {vip}/"))
-}
-
-fn neighbour(host: &Host, addr: &str) -> String {
-    let line = host.sh(&format!("ip neigh show {addr} dev eth0"));
-    line.split("lladdr ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap_or_default().to_owned()
 }
 
 #[test]

@@ -383,6 +383,20 @@ pub(crate) fn validate(record: &Value) {
     }
 }
 
+/// A line of `vip elect`, as far as `vip apply` looks at it.
+pub(crate) fn election(vip: &str, mine: bool, more: &str) -> String {
+    let len = if vip.contains(':') { 64 } else { 24 };
+    format!(
+        "{{\"kind\":\"vip.elect\",\"v\":1,\"subject\":\"{vip}\",\"prefix_len\":{len},\"dev\":\"eth0\",\"mine\":{mine}{more}}}\n"
+    )
+}
+
+/// The MAC that a host has for an address.
+pub(crate) fn neighbour(host: &Host, addr: &str) -> String {
+    let line = host.sh(&format!("ip neigh show {addr} dev eth0"));
+    line.split("lladdr ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap_or_default().to_owned()
+}
+
 /// Waits until `done` says so, at most `limit`.
 #[track_caller]
 pub(crate) fn eventually(what: &str, limit: Duration, mut done: impl FnMut() -> bool) {
