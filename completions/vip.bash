@@ -116,7 +116,7 @@ _vip() {
             return 0
             ;;
         vip__subcmd__apply)
-            opts="-t -h -V --follow --on-eof --for --dev --only --share --vmac --lifetime --lease --announce --refresh --beat --kill-connections --dry-run --explain --table --schema --node --timeout --help --version"
+            opts="-t -h -V --follow --on-eof --for --dev --only --share --forward --src-route --vmac --lifetime --lease --announce --refresh --beat --kill-connections --dry-run --explain --table --schema --node --timeout --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -139,6 +139,10 @@ _vip() {
                     return 0
                     ;;
                 --share)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --src-route)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

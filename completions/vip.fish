@@ -153,6 +153,7 @@ complete -c vip -n "__fish_vip_using_subcommand apply" -l for -d 'End after D, l
 complete -c vip -n "__fish_vip_using_subcommand apply" -l dev -d 'The interface, where an election names none [default: the one whose network fits]' -r
 complete -c vip -n "__fish_vip_using_subcommand apply" -l only -d 'These addresses alone; others of ours are taken away' -r
 complete -c vip -n "__fish_vip_using_subcommand apply" -l share -d 'Serve these addresses as backup too, where their traffic reaches this node: carried without answering ARP for them' -r
+complete -c vip -n "__fish_vip_using_subcommand apply" -l src-route -d 'Send what this host itself sends to other networks from this address while it is here; one of each family' -r
 complete -c vip -n "__fish_vip_using_subcommand apply" -l lifetime -d 'The kernel itself removes an address that was not elected again for D: whole seconds, at least 2; with --follow, silence of the input for D gives everything back' -r
 complete -c vip -n "__fish_vip_using_subcommand apply" -l lease -d 'The kernel stops answering for an address that was not elected again for D, at least 100ms; silence of the input for D gives everything back' -r
 complete -c vip -n "__fish_vip_using_subcommand apply" -l announce -d 'Announce a gained address N times at once, and as often again 5 s later' -r
@@ -161,6 +162,7 @@ complete -c vip -n "__fish_vip_using_subcommand apply" -l beat -d 'Write what th
 complete -c vip -n "__fish_vip_using_subcommand apply" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c vip -n "__fish_vip_using_subcommand apply" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c vip -n "__fish_vip_using_subcommand apply" -l follow -d 'Go on; when the input ends, give everything back'
+complete -c vip -n "__fish_vip_using_subcommand apply" -l forward -d 'Send on to the master, as backup, what reaches this node for an address; --share wins for its own'
 complete -c vip -n "__fish_vip_using_subcommand apply" -l vmac -d 'Put an address on an interface of its own with the virtual MAC of its election\'s VRID'
 complete -c vip -n "__fish_vip_using_subcommand apply" -l kill-connections -d 'End the TCP connections of an address that is given up: both ends learn it at once'
 complete -c vip -n "__fish_vip_using_subcommand apply" -l dry-run -d 'Print the exact changes as records and make none'

@@ -269,6 +269,25 @@ fn a_pipe_of_two_commands_is_a_router_beside_keepalived() {
     drop(peer);
 }
 
+/// A backup knows its master by the adverts alone.
+#[test]
+fn a_router_sends_on_to_its_master_while_it_is_backup() {
+    let lab = Lab::new();
+    let hosts: Vec<Host> = (1..=2).map(|n| lab.host(&format!("n{n}"), &[&format!("192.0.2.{n}/24")])).collect();
+    let client = lab.host("client", &["192.0.2.99/24"]);
+    let backup = Router::start(&hosts[1], 100, "--interval 100ms", "--forward");
+    let master = Router::start(&hosts[0], 150, "--interval 100ms", "--forward");
+    let way = |host: &Host| host.sh("ip route show 192.0.2.10");
+    eventually("n2 sends on", 5 * SECOND, || way(&hosts[1]).contains("via 192.0.2.1 ") && has(&hosts[0], "192.0.2.10"));
+    client.sh("ip neigh replace 192.0.2.10 dev eth0 lladdr 02:00:00:00:00:02 nud permanent");
+    client.sh("ping -c3 -i0.2 -W1 -q 192.0.2.10");
+    assert!(!has(&hosts[1], "192.0.2.10"));
+    drop(master);
+    eventually("n2 takes over", 5 * SECOND, || has(&hosts[1], "192.0.2.10") && way(&hosts[1]).is_empty());
+    client.sh("ping -c1 -W1 -q 192.0.2.10");
+    drop(backup);
+}
+
 /// With the virtual MAC: clients keep one MAC through every move.
 #[test]
 fn with_the_virtual_mac_clients_notice_no_move() {

@@ -9,6 +9,7 @@ pub(crate) mod hash_owner;
 pub(crate) mod heartbeat;
 pub(crate) mod monitor;
 pub(crate) mod quorum;
+pub(crate) mod route;
 pub(crate) mod score;
 pub(crate) mod vip;
 pub(crate) mod vrrp;

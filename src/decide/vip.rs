@@ -154,6 +154,8 @@ pub(crate) struct Order {
     pub(crate) held: bool,
     /// The master's own address.
     pub(crate) master: Option<IpAddr>,
+    /// The own addresses of those that could be master, as far as the election tells them.
+    pub(crate) members: Vec<IpAddr>,
     /// The master's name, and the number of its election.
     pub(crate) elected: Option<String>,
     pub(crate) epoch: Option<u64>,
@@ -180,6 +182,20 @@ pub(crate) enum Role {
 }
 
 impl Order {
+    /// Where a backup sends on what reaches it for the address: the master's own address, where that is known,
+    /// is another's and can be a way there.
+    pub(crate) fn way(&self, addresses: &[Address], now: Tick) -> Option<IpAddr> {
+        let vip = self.vip.addr;
+        let is_possible = |master: &IpAddr| {
+            let is_own = addresses.iter().any(|address| address.prefix.addr == *master);
+            !is_own && *master != vip && master.is_ipv4() == vip.is_ipv4()
+        };
+        // No router sends on what is for the link alone.
+        let stays = matches!(vip, IpAddr::V6(vip) if vip.is_unicast_link_local());
+        let is_known = !stays && !self.mine && self.until.is_none_or(|until| now < until);
+        self.master.filter(|_| is_known).filter(is_possible)
+    }
+
     /// What is to be done; `None`: nothing, what stands is left.
     ///
     /// An election that was not said again in time makes nobody master: whoever made it is frozen.
@@ -332,6 +348,45 @@ mod tests {
         assert!(along(0, true).is_empty());
         assert!(along(1, false).is_empty());
         assert!(along(2, false).is_empty());
+    }
+
+    #[test]
+    fn a_way_to_the_master_is_anothers_address_of_the_same_family() {
+        let addresses = [address("192.0.2.2/24", 1, 0), address("2001:db8::2/64", 1, 0)];
+        let way = |vip: &str, master: Option<&str>, mine: bool| {
+            let order = Order {
+                vip: vip.parse().unwrap(),
+                dev: None,
+                vrid: None,
+                mine,
+                held: false,
+                master: master.map(|master| master.parse().unwrap()),
+                members: Vec::new(),
+                elected: None,
+                epoch: None,
+                standby: None,
+                renewal: false,
+                said: Tick::default(),
+                adverts: None,
+                until: Some(Tick(Duration::from_secs(9))),
+                why: None,
+            };
+            let at = |seconds| order.way(&addresses, Tick(Duration::from_secs(seconds)));
+            assert_eq!(at(9), None, "by then it was not said again");
+            at(8).map(|way| way.to_string())
+        };
+        assert_eq!(way("192.0.2.10/24", Some("192.0.2.1"), false).as_deref(), Some("192.0.2.1"));
+        assert_eq!(way("2001:db8::10/64", Some("fe80::1"), false).as_deref(), Some("fe80::1"));
+        for (vip, master, mine) in [
+            ("192.0.2.10/24", None, false),
+            ("192.0.2.10/24", Some("192.0.2.1"), true),
+            ("192.0.2.10/24", Some("192.0.2.2"), false),
+            ("192.0.2.10/24", Some("192.0.2.10"), false),
+            ("192.0.2.10/24", Some("2001:db8::1"), false),
+            ("fe80::10/64", Some("fe80::1"), false),
+        ] {
+            assert_eq!(way(vip, master, mine), None, "{vip} {master:?}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::decide::vip::Order;
 use crate::types::link::{Address, AddressFlags, Link};
 use crate::types::net::{Mac, Prefix, width};
 use crate::types::time::{Tick, millis};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -97,8 +97,15 @@ pub(crate) struct Acted {
 pub(crate) struct Applied {
     #[serde(flatten)]
     pub(crate) show: Option<Show>,
-    /// serve, share or leave: what this node does with the address now
+    /// serve, share, forward or leave: what this node does with the address now
     pub(crate) role: &'static str,
+    /// The master's own address, where packets for the address are sent on to it
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) via: Option<String>,
+    /// The routes by which this host sends from the address, as ip writes them
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(test, schemars(default))]
+    pub(crate) src_routes: Vec<String>,
     /// Everything that is gone from the interface, as ADDR/LEN
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(test, schemars(default))]
@@ -124,6 +131,12 @@ pub(crate) struct Applied {
     /// Why, as the election has it
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) why: Option<String>,
+}
+
+/// One that could be master, in an election.
+#[derive(Deserialize)]
+struct Member {
+    address: Option<IpAddr>,
 }
 
 /// Reads an election: a record of an address that says whether it is `mine`.
@@ -163,6 +176,12 @@ pub(crate) fn read_order(line: &str, now: Tick) -> Result<Option<Order>, String>
         mine,
         held,
         master: line.parsed("master_addr")?,
+        members: line
+            .get::<Vec<Member>>("candidates")?
+            .unwrap_or_default()
+            .into_iter()
+            .filter_map(|one| one.address)
+            .collect(),
         elected: line.get("master")?,
         epoch: line.get("epoch")?,
         standby: line.get("standby")?,

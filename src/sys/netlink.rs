@@ -6,6 +6,7 @@
 use super::{Error, Result};
 use crate::types::link::{Address, AddressFlags, Link, OUR_PROTO, Operstate, Scope};
 use crate::types::net::{Mac, Prefix};
+use crate::types::route::{Hop, Route, RouteKind};
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
     NetlinkPayload, NlasIterator,
@@ -16,12 +17,19 @@ use netlink_packet_route::address::{
 use netlink_packet_route::link::{
     LinkAttribute, LinkExtentMask, LinkFlags, LinkInfo, LinkLayerType, LinkMessage, Prop,
 };
-use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
+};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteNextHop, RouteNextHopFlags, RouteProtocol, RouteScope,
+    RouteType, RouteVia,
+};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 use nix::errno::Errno;
-use std::net::IpAddr;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// Requests in one send: the kernel takes a datagram of up to 64 KiB or so at once, and an error
@@ -32,6 +40,8 @@ const RECEIVE_BUFFER: usize = 1 << 20;
 const MESSAGE_HEADER: usize = 16;
 /// The interface's own table, not that of a bridge above it (`linux/neighbour.h`).
 const NTF_SELF: u8 = 0x02;
+/// As if a packet waited for the answer (`linux/neighbour.h`).
+const NTF_USE: u8 = 0x01;
 
 /// A socket to the kernel's routing tables.
 pub(crate) struct Netlink {
@@ -59,6 +69,14 @@ pub(crate) enum AddressRequest {
     },
 }
 
+/// One request of a batch: what to do to a route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RouteRequest {
+    /// Fails if one with its destination, table and metric is there, whatever else it says.
+    Add(Route),
+    Delete(Route),
+}
+
 /// Why the kernel refused one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
@@ -78,6 +96,11 @@ pub(crate) enum Change {
         link: Link,
         gone: bool,
     },
+    /// Heard by a monitor with routes alone.
+    Route {
+        route: Route,
+        gone: bool,
+    },
     /// Messages were lost: what is known must be read anew.
     Overrun,
 }
@@ -94,8 +117,18 @@ impl Netlink {
 
     /// Opens a socket that hears of changes to links and addresses.
     pub(crate) fn monitor() -> Result<Self> {
+        Self::listen(0)
+    }
+
+    /// The same with changes to routes; a router may have many of them.
+    pub(crate) fn monitor_with_routes() -> Result<Self> {
+        // RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE
+        Self::listen(0x40 | 0x400)
+    }
+
+    fn listen(more: u32) -> Result<Self> {
         // RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR
-        let netlink = Self::open_with(0x1 | 0x10 | 0x100)?;
+        let netlink = Self::open_with(0x1 | 0x10 | 0x100 | more)?;
         netlink.socket.set_non_blocking(true).map_err(failed("prepare"))?;
         Ok(netlink)
     }
@@ -147,32 +180,84 @@ impl Netlink {
 
     /// The MAC of a neighbour, where the kernel has a valid one.
     pub(crate) fn neighbour(&mut self, ifindex: u32, addr: IpAddr) -> Result<Option<Mac>> {
-        use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage};
-        let mut found = None;
+        Ok(self.neighbours(ifindex)?.remove(&addr))
+    }
+
+    /// The neighbours on an interface whose MAC the kernel knows.
+    pub(crate) fn neighbours(&mut self, ifindex: u32) -> Result<BTreeMap<IpAddr, Mac>> {
+        let mut known = BTreeMap::new();
         self.dump(RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default()), "list", "neighbours", |message| {
             let RouteNetlinkMessage::NewNeighbour(message) = message else { return };
-            let is_it = message.header.ifindex == ifindex
-                && message.attributes.iter().any(|attribute| match attribute {
-                    NeighbourAttribute::Destination(NeighbourAddress::Inet(v4)) => IpAddr::V4(*v4) == addr,
-                    NeighbourAttribute::Destination(NeighbourAddress::Inet6(v6)) => IpAddr::V6(*v6) == addr,
-                    _ => false,
-                });
-            if is_it {
-                found = message.attributes.iter().find_map(|attribute| match attribute {
-                    NeighbourAttribute::LinkLayerAddress(bytes) => <[u8; 6]>::try_from(bytes.as_slice()).ok().map(Mac),
-                    _ => None,
-                });
+            let addr = message.attributes.iter().find_map(|attribute| match attribute {
+                NeighbourAttribute::Destination(NeighbourAddress::Inet(v4)) => Some(IpAddr::V4(*v4)),
+                NeighbourAttribute::Destination(NeighbourAddress::Inet6(v6)) => Some(IpAddr::V6(*v6)),
+                _ => None,
+            });
+            let mac = message.attributes.iter().find_map(|attribute| match attribute {
+                NeighbourAttribute::LinkLayerAddress(bytes) => <[u8; 6]>::try_from(bytes.as_slice()).ok().map(Mac),
+                _ => None,
+            });
+            if let (Some(addr), Some(mac)) = (addr, mac)
+                && message.header.ifindex == ifindex
+            {
+                known.insert(addr, mac);
             }
         })?;
-        Ok(found)
+        Ok(known)
+    }
+
+    /// Has the kernel ask for the MAC of a neighbour, without waiting for the answer.
+    pub(crate) fn solicit(&mut self, ifindex: u32, addr: IpAddr) -> Result<std::result::Result<(), Refusal>> {
+        let mut message = NeighbourMessage::default();
+        message.header.family = family(addr);
+        message.header.ifindex = ifindex;
+        message.header.flags = NeighbourFlags::from_bits_retain(NTF_USE);
+        message.attributes = vec![NeighbourAttribute::Destination(match addr {
+            IpAddr::V4(addr) => NeighbourAddress::Inet(addr),
+            IpAddr::V6(addr) => NeighbourAddress::Inet6(addr),
+        })];
+        self.one(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE)
+    }
+
+    /// The routes of one family in one table, those of one protocol where it is given, in the kernel's order.
+    pub(crate) fn routes(&mut self, ipv6: bool, table: u32, proto: Option<u8>) -> Result<Vec<Route>> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = if ipv6 { AddressFamily::Inet6 } else { AddressFamily::Inet };
+        // The kernel leaves out the others, where it can: a router may have a million.
+        message.header.protocol = RouteProtocol::from(proto.unwrap_or(0));
+        message.attributes = vec![RouteAttribute::Table(table)];
+        let mut routes = Vec::new();
+        self.dump(RouteNetlinkMessage::GetRoute(message), "list", "routes", |message| {
+            if let RouteNetlinkMessage::NewRoute(message) = message
+                && let Some(route) = route(&message)
+                && route.table == table
+                && route.dst.addr.is_ipv6() == ipv6
+                && proto.is_none_or(|proto| proto == route.proto)
+            {
+                routes.push(route);
+            }
+        })?;
+        Ok(routes)
     }
 
     /// Sends all requests in few sends; one outcome each, in order.
     pub(crate) fn change(&mut self, requests: &[AddressRequest]) -> Result<Vec<std::result::Result<(), Refusal>>> {
+        self.batches(requests, request)
+    }
+
+    /// The same for routes.
+    pub(crate) fn change_routes(&mut self, requests: &[RouteRequest]) -> Result<Vec<std::result::Result<(), Refusal>>> {
+        self.batches(requests, route_request)
+    }
+
+    fn batches<T>(
+        &mut self,
+        requests: &[T],
+        message: impl Fn(&T) -> (RouteNetlinkMessage, u16),
+    ) -> Result<Vec<std::result::Result<(), Refusal>>> {
         let mut outcomes = Vec::with_capacity(requests.len());
         for batch in requests.chunks(BATCH) {
-            let messages = batch.iter().map(request).collect();
-            outcomes.extend(self.batch(messages)?);
+            outcomes.extend(self.batch(batch.iter().map(&message).collect())?);
         }
         Ok(outcomes)
     }
@@ -276,6 +361,12 @@ impl Netlink {
                     }
                     RouteNetlinkMessage::DelAddress(message) => {
                         address(&message).map(|address| Change::Address { address, gone: true })
+                    }
+                    RouteNetlinkMessage::NewRoute(message) => {
+                        route(&message).map(|route| Change::Route { route, gone: false })
+                    }
+                    RouteNetlinkMessage::DelRoute(message) => {
+                        route(&message).map(|route| Change::Route { route, gone: true })
                     }
                     _ => None,
                 });
@@ -524,6 +615,121 @@ fn address(message: &AddressMessage) -> Option<Address> {
         preferred_s: cache.and_then(|cache| finite(cache.ifa_preferred)),
         proto,
     })
+}
+
+fn route_request(request: &RouteRequest) -> (RouteNetlinkMessage, u16) {
+    match request {
+        RouteRequest::Add(route) => (RouteNetlinkMessage::NewRoute(encode_route(route)), NLM_F_CREATE | NLM_F_EXCL),
+        RouteRequest::Delete(route) => (RouteNetlinkMessage::DelRoute(encode_route(route)), 0),
+    }
+}
+
+fn encode_route(route: &Route) -> RouteMessage {
+    let gateway = |hop: &Hop| {
+        hop.via.map(|via| match via {
+            IpAddr::V6(via) if route.dst.addr.is_ipv4() => RouteAttribute::Via(RouteVia::Inet6(via)),
+            via => RouteAttribute::Gateway(via.into()),
+        })
+    };
+    let mut message = RouteMessage::default();
+    let header = &mut message.header;
+    header.address_family = family(route.dst.addr);
+    header.destination_prefix_length = route.dst.len;
+    header.table = u8::try_from(route.table).unwrap_or_default();
+    header.protocol = RouteProtocol::from(route.proto);
+    header.kind = RouteType::from(route.kind.0);
+    if route.dst.addr.is_ipv4() && route.hops.iter().any(|hop| hop.via.is_none()) {
+        header.scope = RouteScope::Link;
+    }
+    message.attributes.push(RouteAttribute::Table(route.table));
+    if route.dst.len > 0 {
+        message.attributes.push(RouteAttribute::Destination(route.dst.addr.into()));
+    }
+    if route.metric > 0 {
+        message.attributes.push(RouteAttribute::Priority(route.metric));
+    }
+    message.attributes.extend(route.source.map(|source| RouteAttribute::PrefSource(source.into())));
+    if let [hop] = route.hops.as_slice() {
+        if hop.onlink {
+            message.header.flags = RouteFlags::Onlink;
+        }
+        message.attributes.extend(gateway(hop));
+        message.attributes.push(RouteAttribute::Oif(hop.ifindex));
+    } else if !route.hops.is_empty() {
+        let hops = route.hops.iter().map(|hop| {
+            let mut next = RouteNextHop::default();
+            next.flags = if hop.onlink { RouteNextHopFlags::Onlink } else { RouteNextHopFlags::empty() };
+            next.hops = u8::try_from(hop.weight.saturating_sub(1)).unwrap_or(u8::MAX);
+            next.interface_index = hop.ifindex;
+            next.attributes = gateway(hop).into_iter().collect();
+            next
+        });
+        message.attributes.push(RouteAttribute::MultiPath(hops.collect()));
+    }
+    message
+}
+
+/// Reads a route out of a message; `None` for what is neither IPv4 nor IPv6.
+fn route(message: &RouteMessage) -> Option<Route> {
+    let header = &message.header;
+    let any: IpAddr = match header.address_family {
+        AddressFamily::Inet => Ipv4Addr::UNSPECIFIED.into(),
+        AddressFamily::Inet6 => Ipv6Addr::UNSPECIFIED.into(),
+        _ => return None,
+    };
+    let mut route = Route {
+        dst: Prefix { addr: any, len: header.destination_prefix_length },
+        table: u32::from(header.table),
+        metric: 0,
+        kind: RouteKind(u8::from(header.kind)),
+        hops: Vec::new(),
+        source: None,
+        proto: u8::from(header.protocol),
+    };
+    let (mut via, mut ifindex) = (None, None);
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Destination(addr) => route.dst.addr = ip(addr).unwrap_or(any),
+            RouteAttribute::Table(table) => route.table = *table,
+            RouteAttribute::Priority(metric) => route.metric = *metric,
+            RouteAttribute::PrefSource(addr) => route.source = ip(addr),
+            RouteAttribute::Oif(index) => ifindex = Some(*index),
+            RouteAttribute::MultiPath(hops) => {
+                route.hops = hops
+                    .iter()
+                    .map(|hop| Hop {
+                        via: hop.attributes.iter().find_map(router),
+                        ifindex: hop.interface_index,
+                        weight: u16::from(hop.hops) + 1,
+                        onlink: hop.flags.contains(RouteNextHopFlags::Onlink),
+                    })
+                    .collect();
+            }
+            other => via = router(other).or(via),
+        }
+    }
+    if let (Some(ifindex), true) = (ifindex, route.hops.is_empty()) {
+        let onlink = header.flags.contains(RouteFlags::Onlink);
+        route.hops.push(Hop { via, ifindex, weight: 1, onlink });
+    }
+    Some(route)
+}
+
+fn router(attribute: &RouteAttribute) -> Option<IpAddr> {
+    match attribute {
+        RouteAttribute::Gateway(addr) => ip(addr),
+        RouteAttribute::Via(RouteVia::Inet(addr)) => Some(IpAddr::V4(*addr)),
+        RouteAttribute::Via(RouteVia::Inet6(addr)) => Some(IpAddr::V6(*addr)),
+        _ => None,
+    }
+}
+
+fn ip(addr: &RouteAddress) -> Option<IpAddr> {
+    match addr {
+        RouteAddress::Inet(addr) => Some(IpAddr::V4(*addr)),
+        RouteAddress::Inet6(addr) => Some(IpAddr::V6(*addr)),
+        _ => None,
+    }
 }
 
 fn link(message: &LinkMessage) -> Link {

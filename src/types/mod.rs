@@ -9,6 +9,7 @@ pub(crate) mod net;
 pub(crate) mod node;
 pub(crate) mod power;
 pub(crate) mod proof;
+pub(crate) mod route;
 pub(crate) mod status;
 pub(crate) mod target;
 pub(crate) mod time;

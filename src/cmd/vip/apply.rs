@@ -1,14 +1,16 @@
 //! `vip apply`: make the kernel agree with an election.
 
 use super::beat::Beat;
+use super::forward::{Forward, Settled};
 use super::lease::Leases;
 use super::settings::Settings;
 use super::speaker::Speaker;
-use super::{Present, lease, no_link, share, vmac};
+use super::{Present, lease, no_link, share, source, vmac};
 use crate::cli::args::{self, Changing, flags};
 use crate::cli::input::{Complaints, Feed, Got, Lines};
 use crate::cli::stream::{Pump, Woken};
 use crate::cli::{Exit, Failure, Process, Verb};
+use crate::decide::route;
 use crate::decide::vip::{self, AddStep, Order, Role};
 use crate::record::elect::TOLD_SCHEMA;
 use crate::record::vip::{APPLIED_COLUMNS, APPLY_SCHEMA, Applied, Show, read_order, subject};
@@ -17,6 +19,7 @@ use crate::sys;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::diag;
 use crate::sys::netlink::{self, AddressRequest, Change, Netlink};
+use crate::sys::nft::{self, Nft};
 use crate::sys::privilege::{self, Capability};
 use crate::sys::state::Lock;
 use crate::types::link::{Address, AddressFlags, Link};
@@ -39,6 +42,8 @@ pub(super) const VERB: Verb = Verb {
                vrrp run ... --renew 50ms | vip apply --follow --lease 200ms    frozen, it falls silent within 200 ms\n\
                vip elect ... < nodes.jsonl | vip apply                         once, from cron\n\
                vrrp run ... | vip apply --follow | while read -r line; do ...  a hook, in order, after the act\n\
+               vrrp run ... | vip apply --follow --forward                     clients that still send here are served\n\
+               vrrp run ... | vip apply --follow --src-route 192.0.2.10        this host sends from the address too\n\
                vip apply --dry-run < elections.jsonl                           what would be changed?",
     args: flags::<Flags>,
     schemas: &[APPLY_SCHEMA, TOLD_SCHEMA],
@@ -72,6 +77,14 @@ struct Flags {
     /// answering ARP for them
     #[arg(long, value_name = "ADDR,...", value_delimiter = ',')]
     share: Vec<IpAddr>,
+
+    /// Send on to the master, as backup, what reaches this node for an address; --share wins for its own
+    #[arg(long)]
+    forward: bool,
+
+    /// Send what this host itself sends to other networks from this address while it is here; one of each family
+    #[arg(long, value_name = "ADDR,...", value_delimiter = ',')]
+    src_route: Vec<IpAddr>,
 
     /// Put an address on an interface of its own with the virtual MAC of its election's VRID
     #[arg(long)]
@@ -161,6 +174,14 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     if flags.follow && flags.changing.dry_run {
         return Err(Failure::usage("--dry-run tells what one step would change: leave out --follow"));
     }
+    for ipv6 in [false, true] {
+        if flags.src_route.iter().filter(|addr| addr.is_ipv6() == ipv6).count() > 1 {
+            return Err(Failure::usage("--src-route takes one address of each family: a host has one way out"));
+        }
+    }
+    if flags.forward {
+        Nft::find("guard packets on", "an interface", process.deadline(Duration::ZERO))?;
+    }
     if !flags.changing.dry_run {
         let object = flags.dev.as_deref().unwrap_or("an interface");
         privilege::need(Capability::NetAdmin, "apply elections to", object)?;
@@ -176,6 +197,11 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         present: Present::look()?,
         held: BTreeMap::new(),
         shared: BTreeMap::new(),
+        forward: Forward::new(
+            &process.node,
+            if flags.forward && flags.follow { Some(nft::Monitor::open()?) } else { None },
+        ),
+        unsourced: None,
         named: BTreeSet::new(),
         speakers: Vec::new(),
         beat: flags
@@ -219,6 +245,23 @@ struct Holding {
     repairs: Vec<Tick>,
 }
 
+/// Puts what was done beside the addresses into the records about them; one each.
+fn combine(done: &mut Vec<Done>, more: Vec<Done>) {
+    for one in more {
+        let Some(first) = done.iter_mut().find(|other| other.addr == one.addr) else {
+            done.push(one);
+            continue;
+        };
+        first.head.changed = Some(first.head.changed == Some(true) || one.head.changed == Some(true));
+        first.head.actions.extend(one.head.actions);
+        first.applied.sysctls.extend(one.applied.sysctls);
+        if first.applied.role == "leave" {
+            (first.applied.role, first.applied.via) = (one.applied.role, one.applied.via);
+        }
+        first.failure = first.failure.take().or(one.failure);
+    }
+}
+
 /// What became of one address.
 struct Done {
     addr: IpAddr,
@@ -235,6 +278,10 @@ struct Applier<'a> {
     held: BTreeMap<IpAddr, Holding>,
     /// What is served as backup.
     shared: BTreeMap<IpAddr, Order>,
+    /// What is sent on as backup.
+    forward: Forward,
+    /// Why this host cannot send from an address, as it was told last.
+    unsourced: Option<String>,
     /// Everything that the input has named: nothing else is touched.
     named: BTreeSet<IpAddr>,
     speakers: Vec<Speaker>,
@@ -304,6 +351,7 @@ impl Applier<'_> {
     fn step(&mut self, orders: Vec<Order>, deadline: Deadline) -> Result<Vec<Done>, Failure> {
         let now = clock::boot();
         let mut newest: BTreeMap<IpAddr, Order> = BTreeMap::new();
+        let mut unknown = BTreeSet::new();
         let lifetime = self.flags.lifetime.filter(|_| self.flags.follow).map(|lifetime| now.after(lifetime.0));
         for mut order in orders {
             // A lease counts from when it was said: what waited in a pipe is as old as it is.
@@ -312,12 +360,16 @@ impl Applier<'_> {
             self.warn_of_takers(&order);
             let addr = order.vip.addr;
             // Whatever an earlier run has left is not this one's: its first word is no renewal.
-            order.renewal &= !self.named.insert(addr);
+            if self.named.insert(addr) {
+                order.renewal = false;
+                unknown.insert(addr);
+            }
             if let Some(before) = newest.get(&addr) {
                 order.renewal &= before.renewal && before.mine == order.mine;
             }
             newest.insert(addr, order);
         }
+        self.forward.doubt(&unknown, &self.present);
         if let Some(beat) = &mut self.beat {
             self.present.look_again()?;
             beat.before(&newest.values().cloned().collect::<Vec<_>>(), &self.present)?;
@@ -328,7 +380,7 @@ impl Applier<'_> {
             match order.role(now) {
                 Some(Role::Serve) => serve.push(order),
                 Some(Role::Leave) => leave.push(order),
-                None => {}
+                None => self.forward.hold(&order),
             }
         }
         // What is given up goes first: nobody waits for it, and somebody may for its absence.
@@ -337,17 +389,154 @@ impl Applier<'_> {
             let to_share = self.flags.share.contains(&addr) && !self.shared.contains_key(&addr);
             order.renewal && !self.held.contains_key(&addr) && !to_share
         };
+        let backups = leave.clone();
         leave.retain(|order| !quiet(order));
         if !leave.is_empty() {
             done.extend(self.give_up(&leave, false, deadline)?);
             // At once: somebody may wait for it.
             self.tell()?;
         }
+        // Before the address is there: the table would drop what the old master sends to it.
+        for order in &serve {
+            self.forward.leave(order.vip.addr);
+        }
+        let withdrawn = if serve.is_empty() { Vec::new() } else { self.settle_forward() };
         if !serve.is_empty() {
             done.extend(self.take(serve, deadline)?);
         }
+        combine(&mut done, withdrawn);
         self.tell()?;
+        let sent_on = self.send_on(&backups);
+        combine(&mut done, sent_on);
+        if self.flags.src_route.is_empty() && !unknown.is_empty() {
+            // A killed run may have sent from what this one does not.
+            self.send_from(&[], &unknown, &mut done)?;
+        }
+        self.forward.sweep(&mut self.present)?;
         Ok(done)
+    }
+
+    /// Has what reaches this node sent on to the masters that the orders name.
+    fn send_on(&mut self, orders: &[Order]) -> Vec<Done> {
+        let (now, dry_run) = (clock::boot(), self.flags.changing.dry_run);
+        let mut done = Vec::new();
+        for order in orders {
+            let addr = order.vip.addr;
+            let is_meant = self.flags.forward && !self.flags.share.contains(&addr);
+            let Some(master) = order.way(&self.present.addresses, now).filter(|_| is_meant) else {
+                self.forward.leave(addr);
+                continue;
+            };
+            if self.forward.renew(order, master) {
+                continue;
+            }
+            let aimed = self.dev_of(order).and_then(|link| self.forward.aim(order, link, master, dry_run));
+            if let Err(failure) = aimed {
+                self.forward.leave(addr);
+                done.push(self.forwarded(addr, Settled { failure: Some(failure), ..Settled::default() }));
+            }
+        }
+        done.extend(self.settle_forward());
+        // A stream comes back to it by itself.
+        let waits = !self.flags.follow && !dry_run;
+        while waits && self.forward.is_waiting() && done.iter().all(|one| one.failure.is_none()) {
+            clock::sleep_until(self.forward.due().unwrap_or(now));
+            self.forward.look();
+            done.extend(self.settle_forward());
+        }
+        done
+    }
+
+    /// Makes the kernel agree with what is to be sent on. What fails is told, and tried again.
+    fn settle_forward(&mut self) -> Vec<Done> {
+        if !self.forward.is_stale() {
+            return Vec::new();
+        }
+        let dry_run = self.flags.changing.dry_run;
+        let looked = self.present.look_anew().map_err(Failure::from);
+        match looked.and_then(|()| self.forward.settle(&mut self.present, &self.named, dry_run)) {
+            Ok(settled) => settled
+                .into_iter()
+                .filter(|(_, one)| one.changed || one.failure.is_some())
+                .map(|(addr, one)| self.forwarded(addr, one))
+                .collect(),
+            Err(failure) => {
+                let (addresses, is_news) = self.forward.failed();
+                if is_news && addresses.is_empty() {
+                    crate::cli::out::complain(&self.who, &failure.sentence);
+                }
+                let failed = || Settled { failure: Some(failure.clone()), ..Settled::default() };
+                let untold = addresses.into_iter().filter(|_| is_news);
+                untold.map(|addr| self.forwarded(addr, failed())).collect()
+            }
+        }
+    }
+
+    /// What is sent on no longer, and why.
+    fn send_on_no_more(&mut self, addresses: &[IpAddr], why: &str) -> Vec<Done> {
+        for addr in addresses {
+            self.forward.leave(*addr);
+        }
+        let mut done = self.settle_forward();
+        for one in done.iter_mut().filter(|one| addresses.contains(&one.addr)) {
+            one.applied.why = Some(why.to_owned());
+        }
+        done
+    }
+
+    /// The addresses that are carried.
+    fn serving(&self) -> Vec<IpAddr> {
+        self.held.iter().filter(|(_, holding)| holding.is_there).map(|(addr, _)| *addr).collect()
+    }
+
+    /// Makes the routes by which this host sends from its addresses agree with what it carries; `named` ones
+    /// that it does not carry are the source of nothing.
+    fn send_from(&mut self, serving: &[IpAddr], named: &BTreeSet<IpAddr>, done: &mut [Done]) -> Result<(), Failure> {
+        let dry_run = self.flags.changing.dry_run;
+        let wanted: Vec<IpAddr> = self.flags.src_route.iter().copied().filter(|addr| serving.contains(addr)).collect();
+        let mut unsourced = None;
+        for (addr, sourced) in source::settle(&mut self.present, &wanted, named, dry_run)? {
+            unsourced = unsourced.or(sourced.failure.as_ref().map(|failure| failure.sentence.clone()));
+            let Some(one) = done.iter_mut().find(|one| one.addr == addr) else { continue };
+            one.head.changed = Some(one.head.changed == Some(true) || sourced.changed);
+            if self.flags.changing.shows_actions() {
+                one.head.actions.extend(sourced.actions);
+            }
+            one.applied.src_routes = sourced.routes;
+            one.failure = one.failure.take().or(sourced.failure);
+        }
+        self.unsourced = unsourced;
+        Ok(())
+    }
+
+    /// The default route has changed, or somebody took one of our routes: `lost`.
+    fn send_from_again(&mut self, lost: bool) -> Result<Vec<Done>, Failure> {
+        let before = self.unsourced.clone();
+        let serving = self.serving();
+        let addresses: Vec<IpAddr> = self.flags.src_route.iter().copied().filter(|one| serving.contains(one)).collect();
+        let mut done: Vec<Done> = addresses.into_iter().map(|addr| self.told(addr, Vec::new(), Ok(0))).collect();
+        self.send_from(&serving, &self.named.clone(), &mut done)?;
+        let is_news = self.unsourced != before;
+        done.retain(|one| one.head.changed == Some(true) || (one.failure.is_some() && is_news));
+        for one in &mut done {
+            one.applied.repaired = lost && one.failure.is_none();
+        }
+        Ok(done)
+    }
+
+    /// A record about an address whose packets are sent on, or are no longer.
+    fn forwarded(&self, addr: IpAddr, settled: Settled) -> Done {
+        let mut head = Head::new("vip.apply").about(addr);
+        head.dry_run = self.flags.changing.dry_run;
+        head.changed = Some(settled.changed);
+        if self.flags.changing.shows_actions() {
+            head.actions = settled.actions;
+        }
+        let role = if settled.via.is_some() { "forward" } else { "leave" };
+        let via = settled.via.map(|via| via.to_string());
+        let why = self.forward.orders().find(|order| order.vip.addr == addr).and_then(|order| order.why.clone());
+        let applied = Applied { role, via, sysctls: settled.sysctls, why, ..Applied::default() };
+        Done { addr, head, applied, failure: settled.failure }
     }
 
     /// Tells the other nodes what the kernel has.
@@ -498,6 +687,11 @@ impl Applier<'_> {
             // One that went with its interface is gone as it should be.
             let _ = self.present.netlink.change(&replaced.iter().map(delete).collect::<Vec<_>>())?;
         }
+        if !self.flags.src_route.is_empty() {
+            let planned = done.iter().filter(|one| dry_run && one.failure.is_none()).map(|one| one.addr);
+            let serving: Vec<IpAddr> = self.serving().into_iter().chain(planned).collect();
+            self.send_from(&serving, &self.named.clone(), &mut done)?;
+        }
         if !dry_run {
             let failed = done.iter().filter(|one| one.failure.is_some() && !self.held.contains_key(&one.addr));
             let failed = failed.map(|one| one.addr).collect();
@@ -640,6 +834,16 @@ impl Applier<'_> {
                 requests.extend(share::wanted(&self.present, addr).map(AddressRequest::Add));
             }
         }
+        let mut unsourced = BTreeMap::new();
+        if !self.flags.src_route.is_empty() {
+            // IPv6 routes would outlive their source.
+            let addresses: BTreeSet<IpAddr> = orders.iter().map(|order| order.vip.addr).collect();
+            unsourced = source::settle(&mut self.present, &[], &addresses, dry_run).unwrap_or_else(|failure| {
+                // That is no reason to keep the address.
+                crate::cli::out::complain(&self.who, &failure.sentence);
+                BTreeMap::new()
+            });
+        }
         let outcomes = if dry_run { Vec::new() } else { self.present.netlink.change(&requests)? };
         if !dry_run {
             self.present.look_again()?;
@@ -670,6 +874,9 @@ impl Applier<'_> {
             applied.sysctls = sysctls.remove(&order.vip.addr).unwrap_or_default();
             applied.connections_killed = killed.get(&order.vip.addr).copied();
             let mut failure = None;
+            if let Some(sourced) = unsourced.remove(&order.vip.addr).filter(|_| self.flags.changing.shows_actions()) {
+                head.actions.extend(sourced.actions);
+            }
             for (idx, address) in ours {
                 let dev = self.present.link(address.ifindex).map_or_else(|| "?".to_owned(), |link| link.name.clone());
                 let is_it = |other: &Address| other.prefix == address.prefix && other.ifindex == address.ifindex;
@@ -706,7 +913,10 @@ impl Applier<'_> {
         let carried = self.held.values().map(|holding| &holding.order).chain(self.shared.values());
         let orders: Vec<Order> =
             carried.map(|order| Order { mine: false, why: Some(why.to_owned()), ..order.clone() }).collect();
-        let done = if orders.is_empty() { Vec::new() } else { self.give_up(&orders, true, Deadline::after(STEP))? };
+        let mut done = if orders.is_empty() { Vec::new() } else { self.give_up(&orders, true, Deadline::after(STEP))? };
+        let sent_on: Vec<IpAddr> = self.forward.orders().map(|order| order.vip.addr).collect();
+        done.extend(self.send_on_no_more(&sent_on, why));
+        self.forward.sweep(&mut self.present)?;
         if self.flags.vmac {
             vmac::sweep(&mut self.present, &self.node)?;
         }
@@ -748,6 +958,8 @@ impl Applier<'_> {
                 bursts.chain(holding.asks).chain(holding.order.until)
             })
             .chain(self.leases.as_ref().and_then(|leases| leases.next_due(self.held.values().map(|one| &one.order))))
+            .chain(self.forward.orders().filter_map(|order| order.until))
+            .chain(self.forward.due())
             .min()
     }
 
@@ -827,8 +1039,34 @@ impl Applier<'_> {
 
     /// Puts back what somebody else took away.
     fn repair(&mut self, changes: &[Change], now: Tick, process: &Process) -> Result<Vec<Done>, Failure> {
+        let is_lost = |change: &Change| matches!(change, Change::Route { route, gone: true } if route::is_half(route));
+        let concerns_source = |change: &Change| match change {
+            Change::Route { route, .. } => route.dst.len == 0 || route::is_half(route),
+            other => *other == Change::Overrun,
+        };
+        let concerns_way = |change: &Change| match change {
+            Change::Route { route, gone } => *gone && route.is_ours() && route.is_host(),
+            other => *other == Change::Overrun,
+        };
+        let mut done = Vec::new();
+        if self.flags.forward && changes.iter().any(concerns_way) {
+            self.forward.look();
+            done.extend(self.settle_forward());
+            for one in &mut done {
+                one.applied.repaired = one.applied.via.is_some();
+            }
+        }
+        done.extend(self.repair_addresses(changes, now, process)?);
+        if !self.flags.src_route.is_empty() && changes.iter().any(concerns_source) {
+            done.extend(self.send_from_again(changes.iter().any(is_lost))?);
+        }
+        Ok(done)
+    }
+
+    fn repair_addresses(&mut self, changes: &[Change], now: Tick, process: &Process) -> Result<Vec<Done>, Failure> {
         let relevant = changes.iter().any(|change| match change {
             Change::Overrun => true,
+            Change::Route { .. } => false,
             Change::Link { link, .. } => self.held.values().any(|holding| {
                 // Made again it has another number.
                 holding.address.ifindex == link.index || !holding.is_there
@@ -899,11 +1137,31 @@ impl Applier<'_> {
                 ..holding.order.clone()
             })
             .collect();
-        if orders.is_empty() {
-            return Ok(Vec::new());
+        let old: Vec<IpAddr> = self
+            .forward
+            .orders()
+            .filter(|order| order.until.is_some_and(|until| now >= until))
+            .map(|order| order.vip.addr)
+            .collect();
+        let mut done = Vec::new();
+        if !old.is_empty() {
+            done.extend(self.send_on_no_more(&old, "its election was not said again in time"));
+            self.forward.sweep(&mut self.present)?;
         }
-        let done = self.give_up(&orders, false, Deadline::after(STEP))?;
-        self.tell()?;
+        if !orders.is_empty() {
+            done.extend(self.give_up(&orders, false, Deadline::after(STEP))?);
+            self.tell()?;
+        }
+        Ok(done)
+    }
+
+    /// Looks again whether what is sent on is sent where it should be.
+    fn look_after(&mut self, now: Tick) -> Result<Vec<Done>, Failure> {
+        if self.forward.due().is_some_and(|due| now >= due) {
+            self.forward.look();
+        }
+        let done = self.settle_forward();
+        self.forward.sweep(&mut self.present)?;
         Ok(done)
     }
 
@@ -918,6 +1176,7 @@ impl Applier<'_> {
             mine: false,
             held: false,
             master: None,
+            members: Vec::new(),
             elected: None,
             epoch: None,
             standby: None,
@@ -936,7 +1195,7 @@ impl Applier<'_> {
     }
 }
 
-fn refused(refusal: &netlink::Refusal, doing: String, dev: &str) -> Failure {
+pub(super) fn refused(refusal: &netlink::Refusal, doing: String, dev: &str) -> Failure {
     let (errno, said) = (refusal.errno, refusal.said.clone());
     sys::Error::Call { doing, object: dev.to_owned(), errno, said }.into()
 }
@@ -1037,7 +1296,8 @@ fn follow_on(
     pump: &mut Pump,
     complaints: &mut Complaints,
 ) -> Result<Ended, Failure> {
-    let mut monitor = Netlink::monitor()?;
+    let has_routes = applier.flags.forward || !applier.flags.src_route.is_empty();
+    let mut monitor = if has_routes { Netlink::monitor_with_routes()? } else { Netlink::monitor()? };
     let mut feed = Feed::default();
     let stdin = std::io::stdin();
     let end = process.stream_end(applier.flags.duration);
@@ -1054,11 +1314,12 @@ fn follow_on(
         }
         let silent = silence.filter(|_| begun).map(|silence| spoken.after(silence));
         let deadline = [end, silent, refreshes, applier.next_due()].into_iter().flatten().min();
-        let woken = {
+        let (woken, others) = {
             let speakers = applier.speakers.iter().flat_map(Speaker::fds);
+            let own = [stdin.as_fd(), monitor.as_fd()].into_iter().chain(applier.forward.fd());
             let leases = applier.leases.as_ref().map(Leases::as_fd);
-            let fds: Vec<_> = [stdin.as_fd(), monitor.as_fd()].into_iter().chain(speakers).chain(leases).collect();
-            pump.wait(&fds, deadline)?
+            let fds: Vec<_> = own.clone().chain(speakers).chain(leases).collect();
+            (pump.wait(&fds, deadline)?, own.count())
         };
         let ready = match woken {
             Woken::Ready(ready) => ready,
@@ -1108,12 +1369,17 @@ fn follow_on(
             let repaired = applier.repair(&changes, now, process);
             done.extend(or_complain(repaired, process));
         }
-        if ready.iter().skip(2).any(|ready| *ready) {
+        if others > 2 && ready.get(2) == Some(&true) {
+            applier.forward.hear()?;
+        }
+        if ready.iter().skip(others).any(|ready| *ready) {
             let claimed = applier.hear_claims(now);
             done.extend(or_complain(claimed, process));
         }
         let expired = applier.expire(lag, now);
         done.extend(or_complain(expired, process));
+        let looked = applier.look_after(now);
+        done.extend(or_complain(looked, process));
         applier.speak(now, process);
         if let (Some(refresh), Some(due)) = (refresh, refreshes)
             && now >= due

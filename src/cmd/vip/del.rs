@@ -1,6 +1,6 @@
 //! `vip del`: take an address away, that one and no other.
 
-use super::{Asked, Present, lease, share, vmac};
+use super::{Asked, Present, forward, lease, share, source, vmac};
 use crate::cli::args::{self, Changing, flags};
 use crate::cli::{Exit, Failure, Process, Reason, Verb};
 use crate::decide::vip::{self, NoLink};
@@ -14,7 +14,7 @@ use crate::types::link::{Address, Link};
 use crate::types::net::Prefix;
 use clap::{ArgMatches, Args};
 use nix::errno::Errno;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -135,6 +135,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         let stays = |addr| present.addresses.iter().any(|address| address.is_ours() && address.prefix.addr == addr);
         let named = items.iter().map(Item::addr);
         lease::end(None, &process.node, named.filter(|addr| !stays(*addr)))?;
+        sweep_routes(&flags, &items, &mut present, &process.node)?;
     }
     let left: HashSet<(Prefix, u32)> =
         present.addresses.iter().map(|address| (address.prefix, address.ifindex)).collect();
@@ -187,6 +188,27 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         }
     }
     Ok(exit)
+}
+
+/// Finishes what killed runs have begun with the addresses that are gone: routes by which this host sends from
+/// them, and what is sent on for them.
+fn sweep_routes(flags: &Flags, items: &[Item], present: &mut Present, node: &str) -> Result<(), Failure> {
+    let mut gone: BTreeSet<IpAddr> = items
+        .iter()
+        .map(|item| match item {
+            Item::There(victim) => victim.address.prefix.addr,
+            Item::Absent(prefix) => prefix.addr,
+        })
+        .collect();
+    if flags.mine && flags.dev.is_none() {
+        gone.extend(forward::sent_on(present)?);
+    }
+    gone.retain(|addr| !present.addresses.iter().any(|address| address.prefix.addr == *addr));
+    if !gone.is_empty() {
+        source::settle(present, &[], &gone, false)?;
+        forward::clear(present, node, &gone)?;
+    }
+    Ok(())
 }
 
 /// Whether `address` is the victim itself or goes with it.

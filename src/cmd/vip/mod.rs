@@ -7,10 +7,12 @@ mod ask;
 mod beat;
 mod del;
 mod elect;
+mod forward;
 mod lease;
 mod settings;
 mod share;
 mod show;
+mod source;
 mod speaker;
 mod tickle;
 mod vmac;
@@ -24,6 +26,8 @@ use crate::sys::netlink::Netlink;
 use crate::sys::sysctl;
 use crate::types::link::{Address, Link};
 use crate::types::net::Prefix;
+use crate::types::route::{Hop, Route};
+use std::fmt::Write as _;
 use std::net::IpAddr;
 
 /// The command.
@@ -66,6 +70,12 @@ impl Present {
         Ok(())
     }
 
+    /// Interfaces and addresses again.
+    fn look_anew(&mut self) -> Result<(), sys::Error> {
+        self.links = self.netlink.links()?;
+        self.look_again()
+    }
+
     fn link(&self, ifindex: u32) -> Option<&Link> {
         self.links.iter().find(|link| link.index == ifindex)
     }
@@ -77,6 +87,31 @@ impl Present {
             None => vip::link_for(&self.links, &self.addresses, vip).ok(),
         }?;
         vip::own_address(&self.addresses, link.index, vip)
+    }
+
+    /// A route as ip writes it.
+    fn route_text(&self, route: &Route) -> String {
+        let dev = |hop: &Hop| self.link(hop.ifindex).map_or("?", |link| link.name.as_str());
+        let way = |hop: &Hop| {
+            let family = |via: IpAddr| if via.is_ipv4() == route.dst.addr.is_ipv4() { "" } else { "inet6 " };
+            let via = hop.via.map_or_else(String::new, |via| format!(" via {}{via}", family(via)));
+            format!("{via} dev {}{}", dev(hop), if hop.onlink { " onlink" } else { "" })
+        };
+        let mut text = route.dst.to_string();
+        if let [hop] = route.hops.as_slice() {
+            text += &way(hop);
+        }
+        let _ = write!(text, " proto {}", route.proto);
+        if route.metric > 0 {
+            let _ = write!(text, " metric {}", route.metric);
+        }
+        if let Some(source) = route.source {
+            let _ = write!(text, " src {source}");
+        }
+        for hop in route.hops.iter().filter(|_| route.hops.len() > 1) {
+            let _ = write!(text, " nexthop{} weight {}", way(hop), hop.weight);
+        }
+        text
     }
 
     /// The interface that the user named.

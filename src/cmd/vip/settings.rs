@@ -24,7 +24,11 @@ impl Kept<'_> {
     }
 
     fn origin(&self) -> Origin {
-        let command = if self.what == "vmac" { "vip-vmac" } else { "vip-share" };
+        let command = match self.what {
+            "vmac" => "vip-vmac",
+            "forward" => "vip-forward",
+            _ => "vip-share",
+        };
         Origin { command, host: self.node.to_owned(), boot_id: clock::boot_id(), at: clock::boot() }
     }
 
@@ -33,7 +37,8 @@ impl Kept<'_> {
         self.path().exists()
     }
 
-    fn saved(&self) -> Result<Settings, Failure> {
+    /// What settings were before.
+    pub(super) fn saved(&self) -> Result<Settings, Failure> {
         let path = self.path();
         let Some(bytes) = sys::state::read(&path)? else { return Ok(Settings::new()) };
         let read = state::read(&bytes, &self.origin()).map_err(|why| sys::Error::File {
@@ -64,7 +69,10 @@ impl Kept<'_> {
     /// Puts the settings back, and forgets them.
     pub(super) fn put_back(&self) -> Result<Vec<Action>, Failure> {
         let mut actions = Vec::new();
-        for (setting, value) in self.saved()? {
+        // Some that are for all interfaces write over each one's own.
+        let (all, each): (Settings, Settings) =
+            self.saved()?.into_iter().partition(|(setting, _)| setting.contains("/conf/all/"));
+        for (setting, value) in all.into_iter().chain(each) {
             // An interface that is gone has taken its settings along.
             if sysctl::read(&setting)?.is_some() && sysctl::write(&setting, &value)? {
                 let text = format!("sysctl net.{}={value}", setting.replace('/', "."));

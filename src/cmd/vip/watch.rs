@@ -108,6 +108,7 @@ impl Watch {
                 }
                 if news { self.tell_link(&link, event) } else { Ok(()) }
             }
+            Change::Route { .. } => Ok(()),
             Change::Address { address, gone: true } => {
                 self.present.addresses.retain(|known| !same(known, &address));
                 self.tell_address(&address, "removed")

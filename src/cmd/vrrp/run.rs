@@ -424,6 +424,7 @@ impl<'a> Runner<'a> {
             Change::Address { address, .. } => {
                 !address.is_ours() && self.ports.iter().any(|port| port.link.index == address.ifindex)
             }
+            Change::Route { .. } => false,
         })
     }
 

@@ -6,6 +6,7 @@
 //! listing a named map of `typeof jhash`, so owned buckets are anonymous sets.
 
 pub(crate) mod cluster;
+pub(crate) mod forward;
 mod json;
 pub(crate) mod lease;
 pub(crate) mod list;

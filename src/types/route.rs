@@ -1,0 +1,56 @@
+//! Routes, as the kernel has them.
+
+use super::link::OUR_PROTO;
+use super::net::{Prefix, width};
+use std::net::IpAddr;
+
+/// The table that is looked at unless a rule says otherwise (`RT_TABLE_MAIN`).
+pub(crate) const MAIN: u32 = 254;
+
+/// A route of one table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    /// The destinations; host bits are zero, and a length of 0 is the default route.
+    pub(crate) dst: Prefix,
+    pub(crate) table: u32,
+    /// The lower one wins; an IPv6 route always has one.
+    pub(crate) metric: u32,
+    pub(crate) kind: RouteKind,
+    /// The ways, several where the traffic is spread.
+    pub(crate) hops: Vec<Hop>,
+    /// The source of what this host itself sends by it (`RTA_PREFSRC`).
+    pub(crate) source: Option<IpAddr>,
+    /// Who added it (`RTA_PROTOCOL`).
+    pub(crate) proto: u8,
+}
+
+/// One way of a route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hop {
+    /// The router; `None` where the destinations are on the link itself.
+    pub(crate) via: Option<IpAddr>,
+    pub(crate) ifindex: u32,
+    /// Its share of the traffic, from 1.
+    pub(crate) weight: u16,
+    /// The router is on the link whatever the addresses say.
+    pub(crate) onlink: bool,
+}
+
+/// What a route does with a packet (the kernel's `RTN_*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RouteKind(pub(crate) u8);
+
+impl RouteKind {
+    pub(crate) const UNICAST: RouteKind = RouteKind(1);
+}
+
+impl Route {
+    pub(crate) fn is_ours(&self) -> bool {
+        self.proto == OUR_PROTO
+    }
+
+    /// Whether it is for one address alone.
+    pub(crate) fn is_host(&self) -> bool {
+        self.dst.len == width(self.dst.addr)
+    }
+}
