@@ -9,6 +9,7 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -190,6 +191,7 @@ impl Host {
             .stdin(Stdio::null())
             .stdout(File::create(&out).unwrap())
             .stderr(File::create(&err).unwrap())
+            .process_group(0)
             .spawn()
             .unwrap();
         Running { child, out, err, line: line.to_owned() }
@@ -347,6 +349,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        // A pipeline of a shell is a group of its own.
+        let _ = nix::sys::signal::killpg(self.pid(), nix::sys::signal::Signal::SIGKILL);
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
