@@ -106,6 +106,9 @@ fn only_the_device_s_word_is_a_proof() {
     let missing = host.run("fence off n2 --agent fence_of_nobody").ended(5);
     assert!(missing.stderr.contains("fence_of_nobody"), "{missing:?}");
     host.run("fence off n2 --agent /nonexistent/fence_x").ended(5);
+    // Its reason, not where to read more.
+    let lacks = host.run("fence status n2 --agent fence_ipmilan").ended(75);
+    assert!(!lacks.stderr.contains("for usage") && !lacks.stderr.contains(",0"), "{lacks:?}");
     host.run("fence off n1 --agent fence_dummy").ended(2);
 }
 

@@ -31,7 +31,7 @@ fn blocks() -> Vec<String> {
 #[test]
 fn the_pipelines_work_as_pasted() {
     let blocks = blocks();
-    assert_eq!(blocks.len(), 9, "{blocks:#?}");
+    assert_eq!(blocks.len(), 10, "{blocks:#?}");
     let folder = std::env::temp_dir().join(format!("failover-readme-{}", std::process::id()));
     // One shell, as a reader's: later ones build on earlier ones.
     let mut script = "set -euo pipefail\n".to_owned();
@@ -59,10 +59,11 @@ fn the_pipelines_work_as_pasted() {
         &["n2 is up"],
         &["PRIORITY", "200"],
         &["192.0.2.200: serve, since no advert was heard", "192.0.2.200: leave, since it was told to stop"],
+        &["quorate false, waiting for [\"n2\"]", "n2 is off, proof true", "quorate true"],
     ]) {
         for word in words {
             assert!(part.contains(word), "no {word} in {part}\n{complained}");
         }
     }
-    assert_eq!(parts.len(), 8, "{said}");
+    assert_eq!(parts.len(), 9, "{said}");
 }

@@ -29,8 +29,8 @@ pub const TOOL: Tool = Tool {
         name: "",
         about: "Conclude from reports which members live, and whether this side may act for all",
         examples: "quorum --members n1,n2,n3 < reports.jsonl && echo we are the majority\n\
-                   heartbeat recv ... --follow | quorum --members n1,n2,n3 --follow --window 1s --table\n\
-                   heartbeat recv ... --follow | quorum --members n1,n2 --tie-breaker fence --follow --window 1s --pass | \
+                   heartbeat recv ... --follow | quorum --members n1,n2,n3 --follow --window 3s --table\n\
+                   heartbeat recv ... --follow | quorum --members n1,n2 --tie-breaker fence --follow --window 3s --pass | \
                    bucket plan 192.0.2.10 --quorum ...",
         args: flags::<Flags>,
         schemas: &[SCHEMA],

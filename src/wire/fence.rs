@@ -59,15 +59,19 @@ impl Options {
         Ok(Options { lines })
     }
 
-    fn has(&self, key: &str) -> bool {
-        self.lines.iter().any(|(name, _)| name == key)
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// Whether they say which plug is the node's.
+    pub(crate) fn names_plug(&self) -> bool {
+        self.lines.iter().any(|(name, _)| name == "port" || name == "plug")
     }
 
     /// What an agent is told. The node is its plug, unless the options name one.
     pub(crate) fn input(&self, action: Action, node: &str) -> String {
         let own = [("action", action.as_str()), ("nodename", node), ("port", node)];
-        let named = self.has("port") || self.has("plug");
-        let own = own.into_iter().filter(|(key, _)| *key != "port" || !named);
+        let own = own.into_iter().filter(|(key, _)| *key != "port" || !self.names_plug());
         let options = self.lines.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         own.chain(options).map(|(key, value)| format!("{key}={value}\n")).collect()
     }

@@ -328,8 +328,20 @@ fn actions(deed: Deed, flags: &Flags, levels: &[Level]) -> Vec<Shown> {
         let words = stonith(word, &flags.target, flags.agents.limit.0.as_secs()).join(" ");
         return vec![Shown { op: "fence", text: format!("stonith_admin {words}") }];
     }
-    let text = |level: &Level| format!("{} action={word} nodename={}", level.program.display(), flags.target);
-    levels.iter().map(|level| Shown { op: "fence", text: text(level) }).collect()
+    let acts: &[Action] = match deed {
+        Deed::Off => &[Action::Off, Action::Status],
+        Deed::On => &[Action::On, Action::Status],
+        Deed::Reboot => &[Action::Off, Action::Status, Action::On, Action::Status],
+        Deed::Status => &[Action::Status],
+    };
+    let text = |level: &Level, action: Action| {
+        let told = Options::default().input(action, &flags.target);
+        let told = told.lines().filter(|line| !line.starts_with("port=") || !level.options.names_plug());
+        let secret = if level.options.is_empty() { "" } else { " and its options" };
+        format!("{}, told {}{secret}", level.program.display(), told.collect::<Vec<_>>().join(" "))
+    };
+    let shown = |level| acts.iter().map(move |action| Shown { op: "fence", text: text(level, *action) });
+    levels.iter().flat_map(shown).collect()
 }
 
 /// Everything between the first look and the record; and whether the node was seen off.
@@ -631,8 +643,20 @@ fn end_of(finished: &Finished) -> String {
     };
     let said = if finished.stderr.is_empty() { &finished.stdout } else { &finished.stderr };
     let text = String::from_utf8_lossy(said);
-    match text.lines().map(str::trim).rfind(|line| !line.is_empty()) {
-        Some(words) => format!("{how}, {words}"),
+    // The agents' last word is where to read more.
+    let says = |line: &&str| !line.is_empty() && !line.ends_with("Please use '-h' for usage");
+    match text.lines().map(str::trim).rfind(says) {
+        Some(words) => format!("{how}, {}", without_stamp(words)),
         None => how,
     }
+}
+
+/// A line of an agent's log without when it was written: `2026-11-30 12:00:00,000 ERROR: why`.
+fn without_stamp(line: &str) -> &str {
+    let is_stamped = line.starts_with(|first: char| first.is_ascii_digit());
+    ["ERROR: ", "WARNING: "]
+        .iter()
+        .filter(|_| is_stamped)
+        .find_map(|level| line.split_once(level))
+        .map_or(line, |cut| cut.1)
 }
