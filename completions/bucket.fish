@@ -33,7 +33,7 @@ complete -c bucket -n "__fish_bucket_needs_command" -f -a "plan" -d 'Conclude fr
 complete -c bucket -n "__fish_bucket_needs_command" -f -a "apply" -d 'Make the kernel agree with the plans on standard input, and renew the lease by them'
 complete -c bucket -n "__fish_bucket_needs_command" -f -a "check" -d 'Check that rules, address, membership and settings agree; say what mends them'
 complete -c bucket -n "__fish_bucket_needs_command" -f -a "verify" -d 'Hold the records of several nodes against each other: gaps, overlaps, other parameters'
-complete -c bucket -n "__fish_bucket_needs_command" -f -a "watch" -d 'Report as it happens that rules, address, membership or MAC were lost or changed'
+complete -c bucket -n "__fish_bucket_needs_command" -f -a "watch" -d 'Report as it happens that rules, address, membership, setting or MAC were lost or changed'
 complete -c bucket -n "__fish_bucket_needs_command" -f -a "clear" -d 'Take a cluster IP away: close it, then the address, the membership, the rules'
 complete -c bucket -n "__fish_bucket_using_subcommand init" -l dev -d 'The interface on which clients reach it' -r
 complete -c bucket -n "__fish_bucket_using_subcommand init" -l mac -d 'The MAC that all nodes answer with [default: made from VIP alone]' -r

@@ -556,6 +556,42 @@ fn a_flushed_rule_set_is_silence_and_is_mended_within_a_second() {
     assert!(!cluster.nodes[1].sh("ip addr show dev eth0").contains(V4));
 }
 
+/// H10: what makes lost rules silence is watched too, and neighbours that asked meanwhile are told again.
+#[test]
+fn a_lost_setting_is_put_back_and_the_mac_told_again() {
+    let cluster = Cluster::new(2, 10);
+    cluster.serve();
+    let node = &cluster.nodes[1];
+    for vip in [V4, V6] {
+        cluster.init(vip, "--total 2", &["1", "2"]);
+        once_each(&ask_udp(&cluster.client, vip, cluster.sources(vip), Duration::from_millis(300)), 10, 2);
+    }
+    let watch = node.start("bucket watch --repair");
+    for vip in [V4, V6] {
+        watch.wait_for("present", Duration::from_secs(2), |record| record["subject"] == vip);
+    }
+    for (family, vip) in [("ipv4", V4), ("ipv6", V6)] {
+        let setting = format!("net.{family}.conf.eth0.drop_unicast_in_l2_multicast");
+        node.sh(&format!("sysctl -qw {setting}=0"));
+        let told = watch.wait_for("setting-lost", Duration::from_secs(5), |record| {
+            record["event"] == "setting-lost" && record["subject"] == vip
+        });
+        assert_eq!(told["repaired"], true);
+        assert_eq!(node.sh(&format!("sysctl -n {setting}")).trim(), "1");
+    }
+    // The announcements of those repairs are over; what a host without rules answers is its own MAC.
+    std::thread::sleep(Duration::from_secs(2));
+    for vip in [V4, V6] {
+        cluster.client.sh(&format!("ip neigh replace {vip} lladdr 02:00:00:00:00:77 dev eth0 nud stale"));
+    }
+    node.sh("nft flush ruleset");
+    for vip in [V4, V6] {
+        eventually("the neighbours have the cluster MAC", Duration::from_secs(5), || {
+            neighbour(&cluster.client, vip) == MAC
+        });
+    }
+}
+
 /// H11: nodes that forward and have lost the address do not send the packet round and round.
 #[test]
 fn a_lost_address_on_forwarding_hosts_makes_no_storm() {
@@ -1209,15 +1245,26 @@ fn the_beat_tells_of_what_others_change_and_its_loss_ends_the_service() {
     assert_eq!(applier.ends(Duration::from_secs(5)), 71, "{}", applier.complaints());
     assert!(applier.complaints().contains("/beats"), "{}", applier.complaints());
     assert_eq!(node.run(&format!("bucket show {V4}")).ended(0).one()["owned"], "", "who is mute holds nothing");
-    // And where the tables go away altogether, the beat says that nothing is held.
+    // And where the tables go away and nobody puts them back, the beat says in the end that nothing is held.
+    node.run(&format!("bucket init {V4} --dev eth0 --total 6 --lease 3s")).ended(0);
     std::fs::remove_file(&folder).unwrap();
     std::fs::create_dir(&folder).unwrap();
     let mut applier = node.start_fed(&format!("bucket apply {V4} --follow --beat {}", beat.display()));
     applier.feed(&plan("1-3", 3));
     eventually("the plan is followed", Duration::from_secs(3), || own() == "1-3");
     node.sh("nft flush ruleset");
-    applier.feed(&plan("1-3", 4));
+    for epoch in 4..8 {
+        applier.feed(&plan("1-3", epoch));
+        assert_eq!(own(), "1-3", "they may still come back, and what was held with them");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    // No silence of the planner is as long as the lease.
+    for epoch in 8..10 {
+        std::thread::sleep(Duration::from_millis(1500));
+        applier.feed(&plan("1-3", epoch));
+    }
     assert_eq!(applier.ends(Duration::from_secs(5)), 5, "{}", applier.complaints());
+    assert_eq!(applier.complaints().matches("are gone: waiting").count(), 1, "{}", applier.complaints());
     assert_eq!(own(), "");
 }
 

@@ -442,6 +442,30 @@ fn a_cluster_ip_cleared_by_hand_ends_the_recipe() {
     cluster.settles(5 * SECOND, &["n1", "n3"]);
 }
 
+/// H10: a firewall's reload, whenever it comes and however often, is mended.
+#[test]
+fn flushed_rules_come_back_each_time_and_the_recipe_goes_on() {
+    let mut cluster = Cluster::new(3);
+    let home = cluster.settles(10 * SECOND, &["n1", "n2", "n3"]);
+    for pause in [200 * MS, SECOND] {
+        for round in 1..=20 {
+            cluster.hosts[1].sh("nft flush ruleset");
+            std::thread::sleep(pause);
+            assert!(!cluster.recipes[1].has_ended(), "round {round} of {pause:?}\n{}", cluster.logs());
+        }
+        let started = Instant::now();
+        assert_eq!(cluster.settles(5 * SECOND, &["n1", "n2", "n3"]), home);
+        eprintln!("flushed 20 times, {pause:?} apart: healed within {:?} of the last pause", started.elapsed());
+    }
+    // A clear beside a flush finds less than it looked for, which is what it is for.
+    cluster.recipes[1].signal_all(Signal::SIGTERM);
+    while !cluster.recipes[1].has_ended() {
+        cluster.hosts[1].sh("nft flush ruleset");
+    }
+    let log = cluster.recipes[1].log();
+    assert!(!log.contains("/dev/stdin"), "{log}");
+}
+
 #[test]
 fn the_smaller_side_of_a_split_gives_up_and_the_larger_takes() {
     let cluster = Cluster::with(3, |_, _| "quorum=yes\nfencing=none".to_owned());

@@ -314,7 +314,7 @@ pub(crate) struct Warning {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Watch {
-    /// present, rules-lost, rules-changed, address-lost, membership-lost, mac-changed or overrun
+    /// present, rules-lost, rules-changed, address-lost, membership-lost, mac-changed, setting-lost or overrun
     pub(crate) event: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) dev: Option<String>,

@@ -16,6 +16,13 @@ pub(crate) fn header(to: Mac, from: Mac, ethertype: u16) -> [u8; HEADER] {
     bytes
 }
 
+/// Gives a frame another source address.
+pub(crate) fn send_from(frame: &mut [u8], from: Mac) {
+    if let Some(source) = frame.get_mut(6..12) {
+        source.copy_from_slice(&from.0);
+    }
+}
+
 /// A frame taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame<'a> {

@@ -86,6 +86,9 @@ enum OnEof {
 
 /// How long one step may take: a lock, a listing, a commit beside a large rule set.
 const STEP: Duration = Duration::from_secs(5);
+/// How long rules that are gone may be on their way back where there is no longer lease: `bucket watch
+/// --repair` puts back what a firewall's reload took, and what an operator cleared stays away.
+const AWAY: Duration = Duration::from_secs(1);
 /// A wake that is later than this is a pause of our own.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -118,7 +121,9 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         rules: None,
         loader: Loader::default(),
         dev: None,
+        lease: None,
         mute: false,
+        gone: None,
     };
     if flags.follow { follow(&mut applier, process) } else { once(&mut applier, deadline, process) }
 }
@@ -146,8 +151,12 @@ struct Applier<'a> {
     loader: Loader,
     /// The interface of the cluster IP.
     dev: Option<String>,
+    /// Its lease.
+    lease: Option<Duration>,
     /// The beat could not be written: the others believe what is no longer so.
     mute: bool,
+    /// Since when the rules of a stream are gone.
+    gone: Option<Tick>,
 }
 
 /// A change that is decided on.
@@ -199,6 +208,10 @@ impl Applier<'_> {
         let seen = self.store.look(self.flags.vip)?;
         if let Some(cluster) = seen.as_ref().and_then(|seen| seen.cluster.as_ref()) {
             self.dev = Some(cluster.dev.clone());
+            self.lease = cluster.lease;
+        }
+        if seen.is_some() {
+            self.gone = None;
         }
         self.known.clone_from(&seen);
         Ok(seen)
@@ -254,9 +267,11 @@ impl Applier<'_> {
                 Err(_) => {}
             }
         }
-        match self.look()? {
-            Some(seen) => act(self, seen).map(Some),
-            None => Ok(None),
+        let Some(seen) = self.look()? else { return Ok(None) };
+        match act(self, seen) {
+            // Gone between the look and the act.
+            Err(failure) if !self.mute && failure.exit != Exit::Undecided && self.look()?.is_none() => Ok(None),
+            done => done.map(Some),
         }
     }
 
@@ -378,8 +393,11 @@ impl Applier<'_> {
             return Ok(None);
         }
         let (_lock, head) = self.begin(Deadline::after(STEP))?;
-        let Some(seen) = self.look()? else { return Ok(None) };
-        let Some(next) = seen.cluster.clone() else { return Ok(None) };
+        let Some((seen, next)) = self.look()?.and_then(|seen| seen.cluster.clone().map(|next| (seen, next))) else {
+            // What comes back begins its drains anew.
+            self.draining.clear();
+            return Ok(None);
+        };
         let held = settle(&seen.held, &over.intersection(&seen.held.draining));
         let outcome = Outcome { held, ..Outcome::default() };
         self.act(Step { head, seen, next, outcome, how: None }).map(Some)
@@ -743,18 +761,40 @@ fn step(applier: &mut Applier<'_>, ordered: &Ordered, stream: &mut Stream, proce
                 stream.record(done.head, &done.acted)?;
             }
         }
-        // Cleared by hand: there is nothing left to apply to, and whoever started this must know.
-        Err(failure) if failure.reason == Reason::NoSuchClusterIp => return Err(failure),
+        // The beat says on what it said: who puts the rules back puts the buckets back too, and both end
+        // with the lease.
+        Err(failure) if failure.reason == Reason::NoSuchClusterIp => {
+            let now = clock::boot();
+            let wait = applier.lease.unwrap_or_default().max(AWAY);
+            match applier.gone {
+                None => {
+                    applier.gone = Some(now);
+                    let vip = applier.flags.vip;
+                    process.complain(&format!(
+                        "the rules of {vip} are gone: waiting {} for bucket watch --repair",
+                        Span(wait)
+                    ));
+                    tell_failure(&failure, vip, stream)?;
+                }
+                Some(since) if now.since(since) < wait => {}
+                // Cleared by hand: there is nothing left to apply to, and whoever started this must know.
+                Some(_) => return Err(failure),
+            }
+        }
         // The others take by what the beat says: who cannot say what it holds must hold nothing.
         Err(failure) if applier.mute => return Err(failure),
         Err(failure) => {
             process.complain(&failure.sentence);
-            let mut head = Head::new("bucket.apply").about(applier.flags.vip);
-            head.error = Some(failure.body());
-            stream.record(head, &envelope::Nothing {})?;
+            tell_failure(&failure, applier.flags.vip, stream)?;
             // Whatever went wrong, the others must hear what the kernel has.
             applier.tell_now()?;
         }
     }
     Ok(())
+}
+
+fn tell_failure(failure: &Failure, vip: IpAddr, stream: &mut Stream) -> Result<(), Failure> {
+    let mut head = Head::new("bucket.apply").about(vip);
+    head.error = Some(failure.body());
+    stream.record(head, &envelope::Nothing {})
 }

@@ -216,9 +216,14 @@ fn act(
 ) -> Vec<Failure> {
     let object = vip.to_string();
     let mut failures: Vec<Failure> = Vec::new();
-    let mut note = |outcome: Result<(), Failure>| failures.extend(outcome.err());
+    // What went away by itself between look and act is away.
+    let mut note = |outcome: sys::Result<()>| {
+        let gone = [Errno::ENOENT, Errno::ENODEV, Errno::ENXIO, Errno::EADDRNOTAVAIL];
+        let is_gone = |error: &sys::Error| matches!(error, sys::Error::Call { errno, .. } if gone.contains(errno));
+        failures.extend(outcome.err().filter(|error| !is_gone(error)).map(Failure::from));
+    };
     if let Some(closing) = found.closing() {
-        note(nft.load(&closing, doing, &object).map_err(Failure::from));
+        note(nft.load(&closing, doing, &object));
         if let Some(before) = &found.before
             && let Some(cluster) = &before.cluster
         {
@@ -232,34 +237,26 @@ fn act(
         .map(|address| AddressRequest::Delete { prefix: address.prefix, ifindex: address.ifindex })
         .collect();
     match netlink.change(&requests) {
-        Err(error) => note(Err(error.into())),
+        Err(error) => note(Err(error)),
         Ok(outcomes) => {
             for refusal in outcomes.into_iter().filter_map(Result::err) {
-                // It went away by itself between look and act.
-                if refusal.errno != Errno::EADDRNOTAVAIL {
-                    let doing = format!("take {object} away from");
-                    note(Err(sys::Error::Call {
-                        doing,
-                        object: "its interface".to_owned(),
-                        errno: refusal.errno,
-                        said: refusal.said,
-                    }
-                    .into()));
-                }
+                let doing = format!("take {object} away from");
+                let object = "its interface".to_owned();
+                note(Err(sys::Error::Call { doing, object, errno: refusal.errno, said: refusal.said }));
             }
         }
     }
     if let Some((link, mac)) = &found.member {
-        note(join(netlink, link, *mac, false).map_err(Failure::from));
+        note(join(netlink, link, *mac, false));
     }
     if let Some((path, was)) = &found.setting {
         match sysctl::write(path, &was.to_string()) {
             Ok(_) => drop(sysctls.insert(sysctl_name(path), was.to_string())),
-            Err(error) => note(Err(error.into())),
+            Err(error) => note(Err(error)),
         }
     }
     if found.rules {
-        note(nft.load(&cluster::clear(vip), doing, &object).map_err(Failure::from));
+        note(nft.load(&cluster::clear(vip), doing, &object));
     }
     failures
 }

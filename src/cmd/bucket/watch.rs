@@ -1,7 +1,7 @@
 //! `bucket watch`: rules, address, membership and MAC, as they are lost.
 
 use super::backend::{Seen, Store, Where, listed_with_table, table};
-use super::{carried, is_joined, join, wanted_address};
+use super::{carried, is_joined, join, silence, wanted_address};
 use crate::cli::args::{self, flags};
 use crate::cli::stream::{Pump, Stream, Woken};
 use crate::cli::{Exit, Failure, Process, Verb};
@@ -12,12 +12,15 @@ use crate::sys::netlink::{AddressRequest, Change, Netlink};
 use crate::sys::nft::{Heard, Monitor, Nft, changed_by_others};
 use crate::sys::packet::PacketSocket;
 use crate::sys::state::Lock;
+use crate::sys::sysctl;
 use crate::types::cluster::Cluster;
 use crate::types::link::Link;
 use crate::types::net::{Mac, Prefix};
 use crate::types::time::{Span, Tick};
+use crate::wire::arp::{self, Form};
 use crate::wire::nft::{cluster, table_name};
 use crate::wire::probe::{self, Kind, Probe};
+use crate::wire::{ethernet, ndp};
 use clap::{ArgMatches, Args};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -25,7 +28,7 @@ use std::time::Duration;
 
 pub(super) const VERB: Verb = Verb {
     name: "watch",
-    about: "Report as it happens that rules, address, membership or MAC were lost or changed",
+    about: "Report as it happens that rules, address, membership, setting or MAC were lost or changed",
     examples: "bucket watch 192.0.2.10\n\
                bucket watch --repair   put back what a firewall's reload or a network manager took",
     args: flags::<Flags>,
@@ -52,8 +55,13 @@ struct Flags {
 /// From the first word of a change to the look at it. Whoever changes rules in the course of a take-over
 /// changes those of the other family too, and clients wait for both: a listing costs as much as a commit.
 const SETTLE: Duration = Duration::from_millis(25);
-/// The kernel tells nobody that a group was left, so that is looked for this often.
+/// The kernel tells nobody that a group was left or a setting changed, so that is looked for this often.
 const LOOK: Duration = Duration::from_secs(1);
+/// What was mended is announced at once and again after so long: for a second (`locktime` of arp(7)) a
+/// neighbour may hold on to an answer that it got while the rules were lost.
+const AGAIN: Duration = Duration::from_millis(1500);
+/// How long an announcement waits for room in the interface's queue.
+const PATIENCE: Duration = Duration::from_millis(100);
 const STEP: Duration = Duration::from_secs(5);
 
 /// What is wrong with one cluster IP; each is told once, when it begins.
@@ -64,16 +72,18 @@ struct Faults {
     address_lost: bool,
     membership_lost: bool,
     mac_changed: bool,
+    setting_lost: bool,
 }
 
 impl Faults {
-    fn each(self) -> [(&'static str, bool); 5] {
+    fn each(self) -> [(&'static str, bool); 6] {
         [
             ("rules-lost", self.rules_lost),
             ("rules-changed", self.rules_changed),
             ("address-lost", self.address_lost),
             ("membership-lost", self.membership_lost),
             ("mac-changed", self.mac_changed),
+            ("setting-lost", self.setting_lost),
         ]
     }
 }
@@ -84,6 +94,8 @@ struct Watched {
     /// How it was when it was last whole, and when that was.
     good: Option<(Seen, Tick)>,
     faults: Faults,
+    /// When what was mended is announced once more.
+    again: Option<Tick>,
 }
 
 struct Watcher {
@@ -107,7 +119,8 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     for vip in &flags.vips {
         store.need("watch", *vip)?;
     }
-    let watched = vips.into_iter().map(|vip| Watched { vip, good: None, faults: Faults::default() }).collect();
+    let watched =
+        vips.into_iter().map(|vip| Watched { vip, good: None, faults: Faults::default(), again: None }).collect();
     let mut watcher = Watcher { nft, netlink: Netlink::open()?, store, repair: flags.repair, watched };
     let mut pump = Pump::new(&process.node, process.form)?;
     let end = process.stream_end(flags.duration);
@@ -119,7 +132,8 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
             let mut fds = vec![rules.as_fd(), links.as_fd()];
             fds.extend(ears.iter().map(|(_, socket)| socket.as_fd()));
             let look = settled.unwrap_or_else(|| clock::boot().after(LOOK));
-            pump.wait(&fds, Some(end.map_or(look, |end| end.min(look))))?
+            let again = watcher.watched.iter().filter_map(|watched| watched.again);
+            pump.wait(&fds, again.chain(end).chain([look]).min())?
         };
         if let Woken::Signal(signal) = woken {
             return Ok(pump.die(signal));
@@ -127,6 +141,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         for (link, socket) in &ears {
             watcher.answer(link, socket, &process.node);
         }
+        watcher.announce_again(process);
         let news = rules.heard()?;
         if settled.is_none() && news.iter().any(|news| !matches!(news, Heard::Generation(_))) {
             settled = Some(clock::boot().after(SETTLE));
@@ -229,7 +244,13 @@ impl Watcher {
                 {
                     process.complain(&failure.sentence);
                 }
-                repaired = Some(outcome.is_ok());
+                repaired = Some(matches!(outcome, Ok(true)));
+                if repaired == Some(true) {
+                    self.announce(idx, process);
+                    if let Some(watched) = self.watched.get_mut(idx) {
+                        watched.again = Some(clock::boot().after(AGAIN));
+                    }
+                }
             }
             for event in begun {
                 let record = Watch { event, dev: dev.clone(), repaired };
@@ -286,21 +307,22 @@ impl Watcher {
             .any(|address| address.ifindex == link.index && address.prefix == Prefix::host(vip));
         faults.membership_lost = !is_joined(&mut netlink, &link, cluster.mac)?;
         faults.mac_changed = link.mac != Some(cluster.made_from);
+        faults.setting_lost = is_loud(&cluster)?;
         if faults != Faults::default() {
             seen = None;
         }
         Ok((faults, seen))
     }
 
-    /// Puts back what was lost, in the order of `init`.
-    fn mend(&mut self, idx: usize, faults: Faults) -> Result<(), Failure> {
+    /// Puts back what was lost, in the order of `init`; whether that was called for.
+    fn mend(&mut self, idx: usize, faults: Faults) -> Result<bool, Failure> {
         let Some((vip, (good, since))) =
             self.watched.get(idx).and_then(|watched| watched.good.clone().map(|good| (watched.vip, good)))
         else {
-            return Ok(());
+            return Ok(false);
         };
         let doing = "mend";
-        let Some(cluster) = good.cluster.clone() else { return Ok(()) };
+        let Some(cluster) = good.cluster.clone() else { return Ok(false) };
         let _lock = Lock::take(&[vip.to_string()], Deadline::after(STEP))?;
         // Somebody else may have mended it while the lock was held.
         let link = self.link(&cluster.dev, vip)?;
@@ -311,7 +333,7 @@ impl Watcher {
         };
         // Rules and address gone together, or while we waited: that was `bucket clear`.
         if present.is_none() && (!faults.rules_lost || faults.address_lost) {
-            return Ok(());
+            return Ok(false);
         }
         if faults.rules_lost || faults.rules_changed || faults.mac_changed {
             let now = clock::boot();
@@ -332,6 +354,9 @@ impl Watcher {
             let text = cluster::init(&wanted, &held, left).map_err(Failure::usage)?;
             self.nft.load(&text, doing, &vip.to_string())?;
         }
+        if faults.setting_lost {
+            sysctl::write(&silence(vip, &cluster.dev), "1")?;
+        }
         if faults.membership_lost {
             join(&mut self.netlink, &link, cluster.mac, true)?;
         }
@@ -339,12 +364,68 @@ impl Watcher {
             // It may have come back by itself meanwhile.
             let _ = self.netlink.change(&[AddressRequest::Add(wanted_address(vip, link.index))])?;
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Tells the neighbours the cluster MAC: without rules this host answered them with its own.
+    fn announce(&self, idx: usize, process: &Process) {
+        let cluster = self.watched.get(idx).and_then(|watched| watched.good.as_ref()?.0.cluster.as_ref());
+        if let Some(cluster) = cluster
+            && let Err(failure) = announce(cluster)
+        {
+            process.complain(&failure.sentence);
+        }
+    }
+
+    fn announce_again(&mut self, process: &Process) {
+        let now = clock::boot();
+        for idx in 0..self.watched.len() {
+            let again = self.watched.get_mut(idx).and_then(|watched| watched.again.take_if(|again| *again <= now));
+            if again.is_some() {
+                self.announce(idx, process);
+            }
+        }
     }
 
     fn link(&mut self, dev: &str, vip: IpAddr) -> Result<Link, Failure> {
         let links: BTreeMap<String, Link> =
             self.netlink.links()?.into_iter().map(|link| (link.name.clone(), link)).collect();
         links.get(dev).cloned().ok_or_else(|| crate::sys::Error::no_interface(format!("mend {vip} on"), dev).into())
+    }
+}
+
+/// Whether a loss of the rules would be heard: the setting that makes it silence is another.
+fn is_loud(cluster: &Cluster) -> Result<bool, Failure> {
+    Ok(sysctl::read(&silence(cluster.vip, &cluster.dev))?.is_some_and(|value| value != "1"))
+}
+
+/// Sends the cluster MAC of an address to all neighbours, from the interface's own: a switch must not learn
+/// where a shared MAC is. A dead link carries nothing, which is no failure of this.
+fn announce(cluster: &Cluster) -> Result<(), Failure> {
+    let links = Netlink::open()?.links()?;
+    let Some((link, own)) = links
+        .iter()
+        .find(|link| link.name == cluster.dev && link.is_usable())
+        .and_then(|link| link.mac.map(|mac| (link, mac)))
+    else {
+        return Ok(());
+    };
+    let mut frames = match cluster.vip {
+        IpAddr::V4(vip) => [Form::Request, Form::Reply]
+            .map(|form| arp::announcement(form, cluster.mac, own, vip, Mac::BROADCAST))
+            .to_vec(),
+        IpAddr::V6(vip) => {
+            let router =
+                sysctl::read(&format!("ipv6/conf/{}/forwarding", link.name))?.is_some_and(|value| value != "0");
+            vec![ndp::advertisement(cluster.mac, own, vip, router, None)]
+        }
+    };
+    for frame in &mut frames {
+        ethernet::send_from(frame, own);
+    }
+    let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+    match PacketSocket::open_as_it_is(link, 0)?.send_all(&frames, clock::boot().after(PATIENCE)) {
+        (_, Some(error)) => Err(error.into()),
+        (_, None) => Ok(()),
     }
 }
