@@ -1,6 +1,7 @@
 //! Tables for a person's eyes, made of the same records that a program reads.
 
 use crate::record::Column;
+use crate::record::bucket::finding;
 use comfy_table::{Table, presets};
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -58,15 +59,21 @@ fn line(cells: impl Iterator<Item = (String, usize)>) -> String {
     text
 }
 
-/// A value as a person writes it; lists join with blanks.
+/// A value as a person writes it; lists join with blanks, and those of more than a word each with semicolons.
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => printable(text),
         Value::Bool(true) => "yes".to_owned(),
         Value::Bool(false) => "no".to_owned(),
-        Value::Array(values) => values.iter().map(cell).collect::<Vec<_>>().join(" "),
+        Value::Array(values) => {
+            let between = if values.iter().any(Value::is_object) { "; " } else { " " };
+            values.iter().map(cell).collect::<Vec<_>>().join(between)
+        }
         Value::Object(map) => {
+            if let Some(sentence) = finding(map) {
+                return printable(&sentence);
+            }
             map.iter().map(|(key, value)| format!("{key}={}", cell(value))).collect::<Vec<_>>().join(" ")
         }
         Value::Number(number) => number.to_string(),
@@ -96,6 +103,16 @@ mod tests {
             text,
             " ADDRESS    FLAGS            ERROR\n 192.0.2.1  permanent nodad\n x                           no\n"
         );
+    }
+
+    #[test]
+    fn what_was_found_is_told_as_a_sentence() {
+        let found = json!([
+            {"what": "link", "want": "up with carrier", "got": "down", "mend": "ip link set eth0 up"},
+            {"what": "no lease"},
+        ]);
+        assert_eq!(cell(&found), "link: down instead of up with carrier (ip link set eth0 up); no lease");
+        assert_eq!(cell(&json!({"n1": "1-2", "n2": ""})), "n1=1-2 n2=");
     }
 
     #[test]

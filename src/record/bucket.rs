@@ -310,6 +310,19 @@ pub(crate) struct Warning {
     pub(crate) mend: Option<String>,
 }
 
+/// A [`Difference`] or [`Warning`] that was written, as a sentence; `None` for another object.
+pub(crate) fn finding(object: &serde_json::Map<String, serde_json::Value>) -> Option<String> {
+    let text = |key: &str| object.get(key).and_then(serde_json::Value::as_str);
+    let mut sentence = text("what")?.to_owned();
+    if let (Some(want), Some(got)) = (text("want"), text("got")) {
+        sentence = format!("{sentence}: {got} instead of {want}");
+    }
+    if let Some(mend) = text("mend") {
+        sentence = format!("{sentence} ({mend})");
+    }
+    Some(sentence)
+}
+
 /// Something happened to a cluster IP on this host.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

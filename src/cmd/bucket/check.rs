@@ -216,11 +216,11 @@ fn causes(cluster: &Cluster) -> Vec<Warning> {
     let cause = |what: String, mend: &str| Warning { what, mend: Some(mend.to_owned()) };
     vec![
         cause(
-            format!("nobody heard a frame for {mac}: does the switch filter it?"),
-            "a static entry for it on each node's port",
+            format!("nobody heard a frame for {mac}: do the other nodes run?"),
+            &format!("bucket watch {vip}   on each of them, as the recipe has it"),
         ),
+        cause("or does the switch filter it?".to_owned(), "a static entry for it on each node's port"),
         cause("or have the other nodes left the group?".to_owned(), &format!("bucket check {vip}   on each of them")),
-        cause("or does nobody watch there?".to_owned(), &format!("bucket watch {vip}   on each of them")),
     ]
 }
 
