@@ -77,10 +77,14 @@ pub(crate) fn read_secret(path: &Path, doing: &str, mend: &str) -> Result<String
     if let Ok(meta) = fs::metadata(path) {
         let own = nix::unistd::geteuid().as_raw();
         if meta.mode() & 0o077 != 0 {
-            return Err(wrong(format!("its mode is {:04o}, others may read it", meta.mode() & 0o7777)));
+            let mend = format!("chmod 600 {}", path.display());
+            let why = format!("its mode is {:04o}, others may read it", meta.mode() & 0o7777);
+            return Err(Error::File { doing: doing.to_owned(), path: path.display().to_string(), why, mend });
         }
         if meta.uid() != 0 && meta.uid() != own {
-            return Err(wrong(format!("it belongs to uid {}", meta.uid())));
+            let mend = format!("chown root {}", path.display());
+            let why = format!("it belongs to uid {}", meta.uid());
+            return Err(Error::File { doing: doing.to_owned(), path: path.display().to_string(), why, mend });
         }
     }
     let bytes = read(path)?.ok_or_else(|| wrong("it is not there".to_owned()))?;

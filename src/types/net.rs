@@ -1,7 +1,7 @@
 //! Addresses as operators write them.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 
 /// A 48-bit link-layer address, printed in lower case with colons.
@@ -76,6 +76,14 @@ impl Prefix {
         };
         let shift = u32::from(width(addr) - self.len);
         self.len == 0 || own >> shift == other >> shift
+    }
+
+    /// The address that is sent to all of the network (RFC 919); IPv6 has none, nor has a link of two (RFC 3021).
+    pub(crate) fn broadcast(self) -> Option<IpAddr> {
+        match self.addr {
+            IpAddr::V4(addr) if self.len < 31 => Some(Ipv4Addr::from(addr.to_bits() | u32::MAX >> self.len).into()),
+            _ => None,
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::sys::sysctl;
 use crate::types::bucket::{Buckets, MAX_TOTAL};
 use crate::types::cluster::{Cluster, Held, Mode, Rest};
 use crate::types::link::{Address, Link};
-use crate::types::net::{Mac, Proto};
+use crate::types::net::{Mac, Proto, width};
 use crate::types::time::Span;
 use crate::wire::nft::list::Counter;
 use crate::wire::nft::{cluster, family, table_name};
@@ -156,6 +156,9 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         );
         return Err(Failure::new(Exit::No, Reason::Conflict, why));
     }
+    if let Some(why) = outside(&netlink.addresses(None)?, &link, vip)? {
+        process.complain(&why);
+    }
     let (_lock, mut head) = super::begin("bucket.init", vip, flags.changing, deadline)?;
     let _link_lock = super::lock_link(&link.name, flags.changing, deadline)?;
     let before = match listed(nft, vip) {
@@ -205,6 +208,11 @@ fn check_flags(flags: &Flags) -> Result<(), Failure> {
     if flags.mac.is_some_and(|mac| mac == Mac::BROADCAST || mac.0 == [0; 6]) {
         return Err(Failure::usage("--mac: neither the broadcast address nor all zeroes can be shared"));
     }
+    if let Some(mac) = flags.mac.filter(|mac| is_everybodys(*mac)) {
+        return Err(Failure::usage(format!(
+            "--mac {mac}: other hosts listen to that group, or bridges keep it to themselves (leave --mac out: one is made from VIP)"
+        )));
+    }
     if let Some(proto) = flags.proto {
         if proto.name().is_none() {
             return Err(Failure::usage(format!(
@@ -222,6 +230,39 @@ fn check_flags(flags: &Flags) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Groups that hosts and routers join by themselves (RFC 1112 §4, RFC 2464 §7), and those that no bridge
+/// forwards (IEEE 802.1Q table 8-1).
+fn is_everybodys(mac: Mac) -> bool {
+    match mac.0 {
+        [0x01, 0x00, 0x5e, 0, 0, last] | [0x33, 0x33, 0, 0, 0, last] => matches!(last, 1 | 2),
+        [0x01, 0x80, 0xc2, 0, 0, last] => last < 0x10,
+        _ => false,
+    }
+}
+
+/// Refuses the broadcast address of a network of the link; says why clients may not find a VIP that is in none.
+fn outside(addresses: &[Address], link: &Link, vip: IpAddr) -> Result<Option<String>, Failure> {
+    let mut networks = addresses
+        .iter()
+        .filter(|address| address.ifindex == link.index && address.prefix.len < width(vip))
+        .map(|address| address.prefix)
+        .filter(|network| network.contains(vip));
+    let Some(network) = networks.next() else {
+        return Ok(Some(format!(
+            "{vip} is in no network of {}: whoever does not have it as a route there will not ask for it (see: ip addr show {})",
+            link.name, link.name
+        )));
+    };
+    if let Some(network) = std::iter::once(network).chain(networks).find(|network| network.broadcast() == Some(vip)) {
+        let why = format!(
+            "cannot make the cluster IP {vip} on {}: it is the broadcast address of {network} (choose another)",
+            link.name
+        );
+        return Err(Failure::new(Exit::No, Reason::Conflict, why));
+    }
+    Ok(None)
 }
 
 fn wanted(flags: &Flags, link: &Link, before: Option<&Seen>) -> Result<Cluster, Failure> {
