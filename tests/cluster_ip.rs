@@ -322,25 +322,48 @@ fn of_two_hosts_the_one_whose_lan_works_goes_on() {
     }
 }
 
+/// `cluster-ip --check` on the first host, with programs from `path`, begun by the words of `before`.
+fn check(cluster: &Cluster, config: &std::path::Path, path: &str, before: &[&str]) -> support::Run {
+    let host = &cluster.hosts[0];
+    let mut command = Command::new("/usr/bin/nsenter");
+    command.arg(format!("--net=/run/netns/{}", host.ns)).args(before).arg("/bin/sh").arg(script());
+    command.arg("--check").arg(config);
+    host.environment(&mut command);
+    command.env("PATH", path);
+    support::Run::new("cluster-ip --check", command.output().unwrap())
+}
+
+fn script() -> String {
+    format!("{}/scripts/recipes/cluster-ip", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn path() -> String {
+    format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", binary("bucket").parent().unwrap().display())
+}
+
+fn set_mode(path: &std::path::Path, mode: u32) {
+    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+}
+
 #[test]
 fn a_wrong_configuration_is_refused_with_its_reason() {
-    let cluster = Cluster::new(2);
-    let script = format!("{}/scripts/recipes/cluster-ip", env!("CARGO_MANIFEST_DIR"));
+    let mut cluster = Cluster::new(2);
     let good = fs::read_to_string(&cluster.config).unwrap();
     let wrong = cluster.client.folder.join("wrong.conf");
-    let run = |text: &str, mode: u32| {
+    let run = |cluster: &Cluster, text: &str, mode: u32| {
         fs::write(&wrong, text).unwrap();
-        fs::set_permissions(&wrong, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
-        let host = &cluster.hosts[0];
-        let mut command = Command::new("nsenter");
-        command.arg(format!("--net=/run/netns/{}", host.ns)).args(["sh", &script, "--check"]).arg(&wrong);
-        host.environment(&mut command);
-        let folder = binary("bucket").parent().unwrap().to_owned();
-        command.env("PATH", format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", folder.display()));
-        support::Run::new("cluster-ip --check", command.output().unwrap())
+        set_mode(&wrong, mode);
+        check(cluster, &wrong, &path(), &[])
     };
-    let checked = run(&good, 0o644);
-    assert_eq!((checked.code, checked.stdout.as_str()), (0, ""), "{checked:?}");
+    cluster.settles(10 * SECOND, &["n1", "n2"]);
+    let checked = run(&cluster, &good, 0o644);
+    assert_eq!((checked.code, checked.stdout.as_str()), (0, ""), "beside the one that runs: {checked:?}");
+    cluster.recipes[0].signal_all(Signal::SIGTERM);
+    cluster.recipes[0].ends(20 * SECOND);
+    let interleaved = |of: u16| (0..512).map(|n| (2 * n + of).to_string()).collect::<Vec<_>>().join(",");
+    let interleaved = good
+        .replace("total=8", "total=1024")
+        .replace("n1=1-4,n2=5-8", &format!("n1={},n2={}", interleaved(1), interleaved(2)));
     for (text, mode, why) in [
         (good.clone(), 0o646, "not be writable by others"),
         (good.replace("dead_after", "dead_affter"), 0o644, "not a setting: dead_affter"),
@@ -348,24 +371,122 @@ fn a_wrong_configuration_is_refused_with_its_reason() {
         (good.replace("total=8", "total=$(touch /nonexistent)"), 0o644, "not a plain value: total="),
         (good.replace("nodes='", "nodes='n9 "), 0o644, "node n9 has no home"),
         (good.replace('\n', "\r\n"), 0o644, "not a"),
-        (good.replace("drain_max=20s", "drain_max=-3"), 0o644, "not a duration"),
-        (good.replace("n1=10.77.0.1,", "n1=10.77.0.77,"), 0o644, "is not on eth0"),
+        (good.replace("drain_max=20s", "drain_max=-3"), 0o644, "drain_max=-3: '-3' is not a duration"),
+        (
+            good.replace("n1=10.77.0.1,", "n1=10.77.0.77,"),
+            0o644,
+            "nodes: 10.77.0.77, the address of n1, is not on eth0",
+        ),
+        (good.replace("n1=10.77.0.1,10.78.0.1", "n1=10.77.0.1,10.78.0.77"), 0o644, "nodes: 10.78.0.77, the management"),
+        (good.replace(",10.78.0.1 ", ",10.78.0.1,10.79.0.1 "), 0o644, "nodes: n1 has more than"),
+        (good.replace("nodes='", "nodes='n1=10.77.0.9 "), 0o644, "nodes: n1 is there twice"),
+        (good.replace("n2=10.77.0.2,", "n2=10.77.0.1,"), 0o644, "nodes: 10.77.0.1 is there twice"),
         (good.replace("total=8", "total="), 0o644, "it has no total"),
-        (good.replace("n1=", "n9="), 0o644, "n1, is not among its nodes"),
-        (good.replace("lease=1s", "lease=4"), 0o644, "a unit is needed"),
-        (good.replace("n2=5-8", "n2=5-9"), 0o644, "bucket"),
-        (good.clone() + "quorum=maybe\n", 0o644, "quorum is yes or no"),
+        (good.replace("total=8", "total=x"), 0o644, "total=x: "),
+        (good.replace("n1=", "n9="), 0o644, "nodes: this node, n1, is not among its nodes"),
+        (
+            good.replace("lease=1s", "lease=4"),
+            0o644,
+            "lease=4: '4' is not a duration (50ms, 3s, 1m30s; a unit is needed)",
+        ),
+        (good.replace("lease=1s", "lease=1ms"), 0o644, "lease=1ms: takes whole milliseconds"),
+        (
+            good.replace("interval=100ms", "interval=200ms"),
+            0o644,
+            "interval=200ms: it is more than a third of dead_after",
+        ),
+        (good.replace("interval=100ms", "interval=9ms"), 0o644, "interval=9ms: it is less than 10ms"),
+        (good.replace("n2=5-8", "n2=5-9"), 0o644, "home=n1=1-4,n2=5-9: cannot plan for n2: 5-9 goes beyond"),
+        (interleaved, 0o644, "home: the buckets of n1 take"),
+        (good.clone() + "mode=most\n", 0o644, "mode=most: 'most' is not a mode"),
+        (good.clone() + "vip6=10.77.0.200\n", 0o644, "vip6=10.77.0.200: it is no IPv6 address"),
+        (good.clone() + "vip=10.77.0\n", 0o644, "vip=10.77.0: '10.77.0' is not an address"),
+        (good.clone() + "vip=10.77.255.255\n", 0o644, "vip=10.77.255.255: cannot make the cluster IP"),
+        (good.clone() + "vip=10.99.0.1\n", 0o644, "vip=10.99.0.1: 10.99.0.1 is in no network of eth0"),
+        (good.clone() + "vip=10.77.0.2\n", 0o644, "nodes: 10.77.0.2 is the shared address"),
+        (good.clone() + "mac=02:00:00:00:00:09\n", 0o644, "mac=02:00:00:00:00:09: it is no group address"),
+        (good.clone() + "mac=01:00:5e:00:00:01\n", 0o644, "mac=01:00:5e:00:00:01: "),
+        (good.clone() + "port=x\n", 0o644, "port=x: it is no number from 1 to 65535"),
+        (good.clone() + "log=/nonexistent\n", 0o644, "log=/nonexistent: no such folder"),
+        (good.clone() + "key=/nonexistent\n", 0o644, "key=/nonexistent: cannot use the key file"),
+        (good.clone() + "quorum=maybe\n", 0o644, "quorum=maybe: it is yes or no"),
         (good.clone() + "quorum=yes\n", 0o644, "half is no majority"),
-        (good.clone() + "veto=10.77.9.9\n", 0o644, "a veto needs quorum"),
-        (good.clone() + "fencing=fence_dummy\n", 0o644, "needs quorum=yes"),
+        (good.clone() + "veto=10.77.9.9\n", 0o644, "veto=10.77.9.9: a veto needs quorum"),
+        (good.clone() + "fencing=fence_dummy\n", 0o644, "agents need quorum=yes"),
         (good.clone() + "checks='load frob'\n", 0o644, "frob is no check"),
-        (good.clone() + "checks=load\npolicy=most\n", 0o644, "invalid value 'most'"),
-        (good.clone() + "checks=tcp=127.0.0.1:80\nretries=0\n", 0o644, "retries"),
-        (good.clone() + "quorum=yes\nfencing=fence_dummy\nfence_options=/nonexistent\n", 0o644, "fence_dummy-n2"),
+        (good.clone() + "checks=exec=/nonexistent\n", 0o644, "checks=exec=/nonexistent: /nonexistent is not there"),
+        (good.clone() + "checks=load\npolicy=most\n", 0o644, "policy=most: [possible values: none"),
+        (good.clone() + "checks=tcp=127.0.0.1:80\nretries=0\n", 0o644, "retries=0: 0 is not in 1"),
+        (good.clone() + "checks=tcp=127.0.0.1:x\n", 0o644, "checks=tcp=127.0.0.1:x: '127.0.0.1:x' is not HOST"),
+        (
+            good.clone() + "quorum=yes\nfencing=fence_dummy\nfence_options=/nonexistent\n",
+            0o644,
+            "fence_options=/nonexistent: cannot use the options file",
+        ),
     ] {
-        let refused = run(&text, mode);
+        let refused = run(&cluster, &text, mode);
         assert_eq!(refused.code, 6, "{why}: {refused:?}");
         assert!(refused.stderr.contains(why), "{why}: {refused:?}");
+        assert!(refused.stderr.lines().all(|line| line.starts_with("cluster-ip: cannot use ")), "{refused:?}");
+        assert_eq!(refused.stderr.matches(why).count(), 1, "{refused:?}");
+    }
+    let missing = run(&cluster, &(good.clone() + "mgmt_dev=eth9\n"), 0o644);
+    assert_eq!(missing.code, 5, "{missing:?}");
+    assert!(missing.stderr.contains("mgmt_dev=eth9: "), "{missing:?}");
+    // A key that others may read is right but for that.
+    let key = cluster.client.folder.join("open-key");
+    fs::write(&key, "ab".repeat(32)).unwrap();
+    set_mode(&key, 0o644);
+    let refused = run(&cluster, &format!("{good}key={}\n", key.display()), 0o644);
+    assert_eq!(refused.code, 6, "{refused:?}");
+    assert!(refused.stderr.contains(&format!("(chmod 600 {})", key.display())), "{refused:?}");
+    // The port of another program.
+    let ns = cluster.hosts[0].inside(|| std::net::UdpSocket::bind("10.77.0.1:6940").unwrap());
+    let socket = ns.join().unwrap();
+    let refused = run(&cluster, &good, 0o644);
+    assert_eq!(refused.code, 6, "{refused:?}");
+    assert!(refused.stderr.contains("port=6940: cannot listen on"), "{refused:?}");
+    drop(socket);
+    let refused = check(&cluster, &cluster.config, &path(), &["setpriv", "--reuid=65534", "--clear-groups"]);
+    assert_eq!(refused.code, 4, "{refused:?}");
+}
+
+/// One that is missed half-way would leave rules behind, or say nothing and be believed.
+#[test]
+fn every_program_is_looked_for_before_anything_else() {
+    let cluster = Cluster::new(2);
+    let farm = cluster.client.folder.join("farm");
+    fs::create_dir(&farm).unwrap();
+    for folder in path().split(':') {
+        for entry in fs::read_dir(folder).unwrap().flatten() {
+            let _ = std::os::unix::fs::symlink(entry.path(), farm.join(entry.file_name()));
+        }
+    }
+    let farm_path = farm.display().to_string();
+    assert_eq!(check(&cluster, &cluster.config, &farm_path, &[]).code, 0);
+    for (program, package) in [
+        ("sed", "sed"),
+        ("sort", "coreutils"),
+        ("sha256sum", "coreutils"),
+        ("flock", "util-linux"),
+        ("mkfifo", "coreutils"),
+        ("setpriv", "util-linux"),
+        ("sleep", "coreutils"),
+        ("grep", "grep"),
+        ("stat", "coreutils"),
+        ("tee", "coreutils"),
+        ("nft", "nftables"),
+        ("readlink", "coreutils"),
+        ("hostname", "hostname"),
+    ] {
+        let (place, away) = (farm.join(program), cluster.client.folder.join("away"));
+        fs::rename(&place, &away).unwrap();
+        let refused = check(&cluster, &cluster.config, &farm_path, &[]);
+        fs::rename(&away, &place).unwrap();
+        assert_eq!(refused.code, 5, "{refused:?}");
+        let why =
+            format!("cluster-ip: cannot start: the program {program} is not in PATH (install the package {package})\n");
+        assert_eq!(refused.stderr, why);
     }
 }
 
@@ -393,6 +514,22 @@ fn a_second_start_is_refused_and_the_first_goes_on() {
     let mut second = cluster.start(0);
     assert_eq!(second.ends(10 * SECOND), Some(75));
     assert!(cluster.recipes[0].log().contains("it runs already"));
+    assert_eq!(cluster.settles(2 * SECOND, &["n1", "n2", "n3"]), before);
+}
+
+/// The address is one, whatever folder each keeps its state in.
+#[test]
+fn a_second_start_with_another_state_folder_leaves_the_first_alone() {
+    let cluster = Cluster::new(3);
+    let before = cluster.settles(10 * SECOND, &["n1", "n2", "n3"]);
+    let host = &cluster.hosts[0];
+    let mut command = Command::new("nsenter");
+    command.arg(format!("--net=/run/netns/{}", host.ns)).args(["sh", &script()]).arg(&cluster.config);
+    host.environment(&mut command);
+    command.env("PATH", path()).env("FAILOVER_STATE_DIR", host.folder.join("elsewhere"));
+    let second = support::Run::new("cluster-ip", command.output().unwrap());
+    assert_eq!(second.code, 75, "{second:?}");
+    assert!(second.stderr.contains("it runs already"), "{second:?}");
     assert_eq!(cluster.settles(2 * SECOND, &["n1", "n2", "n3"]), before);
 }
 
@@ -582,4 +719,32 @@ fn a_side_that_does_not_reach_the_gateway_gives_up() {
     assert!(!cluster.client.folder.join("shots").exists(), "n2 says itself that it serves nobody");
     cluster.lab.on_switch("nft delete table bridge gw");
     assert_eq!(cluster.settles(10 * SECOND, &["n1", "n2"]), before);
+}
+
+/// What all share is asked gently: a hiccup of the gateway is no outage, and what is one ends with it.
+#[test]
+fn a_short_silence_of_the_gateway_stops_nobody() {
+    let cluster = Cluster::with(3, |_, _| "quorum=yes\nfencing=none\nveto=10.77.9.9".to_owned());
+    let home = cluster.settles(10 * SECOND, &["n1", "n2", "n3"]);
+    let silent = "nft 'table bridge gw { chain c { type filter hook forward priority 0; ip protocol icmp drop; }; }'";
+    let end = Instant::now() + 4 * SECOND;
+    cluster.lab.on_switch(silent);
+    let back = Instant::now() + 1500 * MS;
+    let mut is_silent = true;
+    while Instant::now() < end {
+        if is_silent && Instant::now() >= back {
+            cluster.lab.on_switch("nft delete table bridge gw");
+            is_silent = false;
+        }
+        let answers = cluster.ask(VIP);
+        assert!(answers.is_exactly_one(&["n1", "n2", "n3"]), "{answers:?}\n{}", cluster.logs());
+    }
+    cluster.lab.on_switch(silent);
+    eventually("nobody reaches it, and nobody serves", 10 * SECOND, || {
+        (0..3).all(|idx| cluster.owned(idx).iter().all(String::is_empty))
+    });
+    cluster.lab.on_switch("nft delete table bridge gw");
+    let started = Instant::now();
+    assert_eq!(cluster.settles(10 * SECOND, &["n1", "n2", "n3"]), home);
+    eprintln!("the gateway is back: all served after {:?}", started.elapsed());
 }
