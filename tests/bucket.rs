@@ -592,6 +592,21 @@ fn a_lost_setting_is_put_back_and_the_mac_told_again() {
     }
 }
 
+/// H6: rules that come back bring no lease that nobody granted.
+#[test]
+fn a_repair_adds_nothing_to_the_lease() {
+    let cluster = Cluster::new(1, 0);
+    let node = &cluster.nodes[0];
+    node.run(&format!("bucket init {V4} --dev eth0 --total 2 --local 1-2 --lease 4s")).ended(0);
+    let watch = node.start("bucket watch --repair");
+    watch.wait_for("present", Duration::from_secs(2), |record| record["event"] == "present");
+    std::thread::sleep(Duration::from_secs(3));
+    node.sh("nft flush ruleset");
+    watch.wait_for("rules-lost", Duration::from_secs(5), |record| record["event"] == "rules-lost");
+    let shown = node.run(&format!("bucket show {V4}")).ended(0).one();
+    assert!(shown["lease_left_ms"].as_f64().unwrap_or(0.0) <= 1000.0, "{shown}");
+}
+
 /// H11: nodes that forward and have lost the address do not send the packet round and round.
 #[test]
 fn a_lost_address_on_forwarding_hosts_makes_no_storm() {

@@ -91,7 +91,8 @@ impl Faults {
 /// One cluster IP.
 struct Watched {
     vip: IpAddr,
-    /// How it was when it was last whole, and when that was.
+    /// The rules when they were last listed and whole, and when that was: what is left of a lease counts from
+    /// there, whoever renewed it since.
     good: Option<(Seen, Tick)>,
     faults: Faults,
     /// When what was mended is announced once more.
@@ -226,6 +227,10 @@ impl Watcher {
             let news = changed_by_others(heard, &name, None);
             let (faults, seen) = self.faults(watched, news)?;
             let before = watched.faults;
+            if let (Some(watched), Some(seen)) = (self.watched.get_mut(idx), seen) {
+                watched.good = Some((seen, clock::boot()));
+            }
+            let Some(watched) = self.watched.get(idx) else { continue };
             let dev =
                 watched.good.as_ref().and_then(|(good, _)| good.cluster.as_ref()).map(|cluster| cluster.dev.clone());
             let vip = watched.vip;
@@ -259,9 +264,6 @@ impl Watcher {
             if let Some(watched) = self.watched.get_mut(idx) {
                 // What was mended and is lost again is told again.
                 watched.faults = if repaired == Some(true) { Faults::default() } else { faults };
-                if let Some(seen) = seen.filter(|_| faults == Faults::default()) {
-                    watched.good = Some((seen, clock::boot()));
-                }
             }
         }
         Ok(())
@@ -289,18 +291,16 @@ impl Watcher {
                         };
                         faults.rules_changed |= got.is_none_or(|got| !cluster::differences(&wanted, &got).is_empty());
                     }
-                    seen = Some(Seen::from(listed));
+                    seen = Some(Seen::from(listed)).filter(|_| !faults.rules_changed);
                 }
             }
-        } else if let Some((good, _)) = &watched.good {
-            seen = Some(good.clone());
         }
         let cluster =
             seen.as_ref().or(watched.good.as_ref().map(|(good, _)| good)).and_then(|seen| seen.cluster.clone());
         let Some(cluster) = cluster else { return Ok((faults, seen)) };
         let Some(link) = netlink.links()?.into_iter().find(|link| link.name == cluster.dev) else {
             faults.address_lost = true;
-            return Ok((faults, None));
+            return Ok((faults, seen));
         };
         faults.address_lost = !carried(&mut netlink, vip)?
             .iter()
@@ -308,9 +308,6 @@ impl Watcher {
         faults.membership_lost = !is_joined(&mut netlink, &link, cluster.mac)?;
         faults.mac_changed = link.mac != Some(cluster.made_from);
         faults.setting_lost = is_loud(&cluster)?;
-        if faults != Faults::default() {
-            seen = None;
-        }
         Ok((faults, seen))
     }
 
