@@ -276,6 +276,12 @@ fn the_death_of_the_supervisor_ends_everything_it_started() {
         let found = Command::new("pgrep").args(["-g", &cluster.recipes[1].group().to_string()]).output().unwrap();
         found.stdout.is_empty()
     });
+    // What stays is closed, and the next start takes it over.
+    assert!(cluster.hosts[1].sh("ip addr").contains(VIP));
+    assert_eq!(cluster.owned(1), ["", ""]);
+    cluster.hosts[1].run(&format!("bucket show {VIP}")).ended(0);
+    cluster.recipes[1] = cluster.start(1);
+    cluster.settles(10 * SECOND, &["n1", "n2", "n3"]);
 }
 
 #[test]
