@@ -386,15 +386,22 @@ fn figures_are_held_to_their_limits() {
     for (well, ill) in [
         ("load --limit 100000", "load --limit 0.0000001 --over 15"),
         ("memory --limit 1", "memory --limit 1000000T"),
-        ("memory --limit 0%", "memory --limit 100%"),
+        ("memory --limit 1%", "memory --limit 100%"),
         ("disk /proc --limit 100 --read-only", "disk / --limit 1"),
     ] {
         n1.run(&format!("health {well}")).ended(0).one();
         let down = n1.run(&format!("health {ill}")).ended(1).one();
         assert_eq!(down["failure"], "limit", "{down}");
     }
-    for wrong in ["load --limit 0", "load --over 2", "memory --limit 1.5G", "disk / --limit 0", "link", "tcp 192.0.2.2"]
-    {
+    for wrong in [
+        "load --limit 0",
+        "load --over 2",
+        "memory --limit 1.5G",
+        "memory --limit 0",
+        "disk / --limit 0",
+        "link",
+        "tcp 192.0.2.2",
+    ] {
         n1.run(&format!("health {wrong}")).ended(2);
     }
 }
@@ -714,6 +721,61 @@ fn what_nobody_knows_is_no_verdict() {
     n1.run_with("health score --exit-zero", &line("x", "down", "")).ended(0);
     let passed = n1.run_with("health score --pass", &line("x", "up", ",\"e\":1e2")).ended(0);
     assert!(passed.stdout.starts_with(&line("x", "up", ",\"e\":1e2")), "{passed:?}");
+}
+
+/// Lines come in any order and from several nodes.
+#[test]
+fn the_newest_word_on_our_own_services_counts() {
+    let lab = Lab::new();
+    let n1 = lab.host("n1", &[]);
+    let uptime = fs::read_to_string("/proc/uptime").unwrap();
+    let now = uptime.split(' ').next().unwrap().parse::<f64>().unwrap() * 1000.0;
+    let said = |status: &str, age: f64| line("a", status, &format!(",\"received_ms\":{}", now - age));
+    for (input, code) in [
+        (said("down", 10.0) + &said("up", 5000.0), 1),
+        (said("up", 10.0) + &said("down", 5000.0), 0),
+        (said("down", 5000.0) + &said("up", 10.0), 0),
+        (said("up", 10.0) + &line("a", "down", ",\"boot_id\":\"other\""), 0),
+    ] {
+        n1.run_with("health score", &input).ended(code);
+        n1.run_with("health damp", &input).ended(code);
+    }
+    let damped = n1.run_with("health damp", &(said("down", 10.0) + &said("up", 5000.0))).records();
+    assert_eq!((status(&damped[1]), &damped[1]["raw_status"]), ("down", &"up".into()), "it passes, and does not count");
+    let state = n1.folder.join("newest");
+    let damp = |input: &str, code: i32| {
+        n1.run_with(&format!("health damp --state {}", state.display()), input).ended(code);
+    };
+    damp(&said("down", 10.0), 1);
+    damp(&said("up", 5000.0), 1);
+    // What another node says is about that node.
+    let other = line("eth0", "down", ",\"host\":\"n2\"");
+    let both = line("eth0", "up", ",\"host\":\"n1\"") + &other;
+    let score = n1.run_with("health score --policy all", &both).ended(0).one();
+    assert_eq!((&score["priority"], &score["total"]), (&100.into(), &1.into()), "{score}");
+    let passed = n1.run_with("health damp", &both).ended(0);
+    assert!(passed.stdout.ends_with(&other), "as it came: {passed:?}");
+}
+
+#[test]
+fn no_record_is_longer_than_its_reader_takes() {
+    let lab = Lab::new();
+    let n1 = lab.host("n1", &[]);
+    let many: String = (0..10_000).map(|number| verdict(&format!("service-{number}"), "up")).collect();
+    let score = n1.run_with("health score", &many).ended(0);
+    assert!(score.stdout.len() < 64 * 1024, "{}", score.stdout.len());
+    let record = score.one();
+    let named = record["services"].as_array().unwrap().len();
+    assert_eq!(record["services_left_out"], 10_000 - named);
+    n1.run_with("health score --expect x", &score.stdout).ended(75);
+    for (key, value) in [("valid_for_ms", "-5"), ("received_ms", "1e300")] {
+        let wrong = n1.run_with("health score", &line("a", "up", &format!(",\"{key}\":{value}"))).ended(6);
+        assert!(wrong.stderr.contains(key) && wrong.stderr.len() < 200, "{wrong:?}");
+    }
+    for verb in ["health score", "bucket plan 192.0.2.9 --total 4 --home n1=1-4"] {
+        let flood = n1.run_with(&format!("{verb} --follow --renew 1us"), "").ended(2);
+        assert!(flood.stderr.contains("10ms"), "{flood:?}");
+    }
 }
 
 #[test]

@@ -12,6 +12,10 @@ use crate::types::time::{Span, Tick};
 use clap::Args;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// A shorter time between repetitions floods whoever reads.
+const LEAST_RENEW: Duration = Duration::from_millis(10);
 
 /// The flags of all deciders.
 #[derive(Args, Debug)]
@@ -45,7 +49,10 @@ impl Deciding {
     /// # Errors
     /// A usage that clap cannot see.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        if self.renew.0.is_zero() { Err(Failure::usage("--renew must be above 0s")) } else { Ok(()) }
+        if self.renew.0 < LEAST_RENEW {
+            return Err(Failure::usage("--renew must be 10ms or more: each repetition is a record that others read"));
+        }
+        Ok(())
     }
 
     /// Where it remembers, if it does.

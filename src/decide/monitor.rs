@@ -299,6 +299,8 @@ pub(crate) struct Damping {
 /// What is remembered of one subject.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Past {
+    /// When the newest word on it arrived.
+    pub(crate) arrived: Tick,
     /// What was said of it last.
     pub(crate) raw: Status,
     /// What came of it.
@@ -322,6 +324,7 @@ impl Past {
     /// Nothing is known yet.
     pub(crate) fn new(now: Tick) -> Self {
         Past {
+            arrived: Tick(Duration::ZERO),
             raw: Status::Unknown,
             status: Status::Unknown,
             verdict: Status::Unknown,

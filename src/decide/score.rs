@@ -53,6 +53,16 @@ pub(crate) enum Unknown {
     Up,
 }
 
+/// What a line says of one service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Word {
+    pub(crate) status: Status,
+    /// When it reached this machine.
+    pub(crate) arrived: Tick,
+    /// When it is too old to be a verdict; never where it has no end.
+    pub(crate) expires: Option<Tick>,
+}
+
 /// What is known of one service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Service {
@@ -61,18 +71,26 @@ pub(crate) struct Service {
     expires: Option<Tick>,
     /// The last verdict that was one, and when it is too old.
     verdict: Option<(Status, Option<Tick>)>,
+    /// When the word that counts arrived; none in this run yet.
+    arrived: Option<Tick>,
 }
 
 impl Service {
     /// One that nobody has said anything about.
-    pub(crate) const SILENT: Service = Service { status: Status::Unknown, expires: None, verdict: None };
+    pub(crate) const SILENT: Service = Service { status: Status::Unknown, expires: None, verdict: None, arrived: None };
 
-    /// Takes what is said of it; nothing expires that has no end.
-    pub(crate) fn note(&mut self, status: Status, expires: Option<Tick>) {
-        (self.status, self.expires) = (status, expires);
+    /// Takes what is said of it, unless a word that arrived later is known: lines come in any order, and
+    /// the newest counts, of two as new the one that is read last. Says whether it was taken.
+    pub(crate) fn note(&mut self, word: Word) -> bool {
+        let Word { status, arrived, expires } = word;
+        if self.arrived.is_some_and(|newest| arrived < newest) {
+            return false;
+        }
+        (self.status, self.expires, self.arrived) = (status, expires, Some(arrived));
         if status != Status::Unknown {
             self.verdict = Some((status, expires));
         }
+        true
     }
 
     /// Whether there ever was a verdict on it.
@@ -87,7 +105,7 @@ impl Service {
 
     /// One that is remembered and has not been heard of in this run.
     pub(crate) fn remembered(status: Status, expires: Option<Tick>) -> Self {
-        Service { status: Status::Unknown, expires: None, verdict: Some((status, expires)) }
+        Service { verdict: Some((status, expires)), ..Service::SILENT }
     }
 
     fn status(&self, now: Tick) -> Status {
@@ -197,11 +215,25 @@ mod tests {
         Tick(Duration::from_millis(ms))
     }
 
+    fn word(status: Status, arrived: u64, expires: u64) -> Word {
+        Word { status, arrived: at(arrived), expires: Some(at(expires)) }
+    }
+
+    #[test]
+    fn the_newest_word_counts_and_not_the_last_line() {
+        let mut service = Service::SILENT;
+        assert!(service.note(word(Status::Down, 50, 1000)));
+        assert!(!service.note(word(Status::Up, 49, 9000)), "it is older");
+        assert_eq!(service.counted(Unknown::Hold, at(60)), (Status::Down, Some(at(1000))));
+        assert!(service.note(word(Status::Up, 50, 900)), "of two as new the last");
+        assert_eq!(service.counted(Unknown::Hold, at(60)), (Status::Up, Some(at(900))));
+    }
+
     #[test]
     fn an_unknown_service_keeps_its_verdict_until_that_expires() {
         let mut service = Service::SILENT;
-        service.note(Status::Up, Some(at(100)));
-        service.note(Status::Unknown, Some(at(1000)));
+        service.note(word(Status::Up, 0, 100));
+        service.note(word(Status::Unknown, 1, 1000));
         let services = BTreeMap::from([("a".to_owned(), service)]);
         for (unknown, now, counted_as, until) in [
             (Unknown::Hold, 99, Status::Up, Some(at(100))),
@@ -218,8 +250,8 @@ mod tests {
     #[test]
     fn a_conclusion_stands_as_long_as_the_shortest_of_its_verdicts() {
         let (mut one, mut other) = (Service::SILENT, Service::SILENT);
-        one.note(Status::Up, Some(at(300)));
-        other.note(Status::Down, Some(at(200)));
+        one.note(word(Status::Up, 0, 300));
+        other.note(word(Status::Down, 0, 200));
         let services = BTreeMap::from([("a".to_owned(), one), ("b".to_owned(), other)]);
         let tally = Tally::new(&services, Unknown::Hold, at(0));
         assert_eq!((tally.until, tally.count(Status::Up)), (Some(at(200)), 1));

@@ -1,10 +1,10 @@
 //! Records of `health`.
 
 use super::envelope::{Column, column};
-use super::line::Line;
+use super::line::{Line, MAX_LINE};
 use super::text;
 use crate::decide::monitor::{Fault, Past};
-use crate::decide::score::{Service, Tally};
+use crate::decide::score::{self, Service, Tally};
 use crate::types::status::Status;
 use crate::types::time::{Tick, WallTime, millis};
 use serde::ser::SerializeMap;
@@ -189,13 +189,17 @@ pub(crate) struct Verdict {
     pub(crate) time: Option<String>,
 }
 
-/// Reads a line as a verdict; none for a record of another shape.
+/// Reads a line as a verdict on a service of `node`; none for a record of another shape, and for what
+/// another node wrote, which is about that node. One without a host is ours.
 ///
 /// # Errors
 /// No record, or a field of the wrong type.
-pub(crate) fn verdict(line: &Line<'_>) -> Result<Option<Verdict>, String> {
+pub(crate) fn verdict(line: &Line<'_>, node: &str) -> Result<Option<Verdict>, String> {
     // What somebody concluded from services is no service.
     if line.get::<String>("kind")?.as_deref() == Some("health.score") {
+        return Ok(None);
+    }
+    if line.get::<String>("host")?.is_some_and(|host| host != node) {
         return Ok(None);
     }
     let (Some(subject), Some(status)) = (line.get::<String>("subject")?, line.parsed::<Status>("status")?) else {
@@ -284,6 +288,9 @@ pub(crate) struct Score {
     /// Each service, and what it counts as; left out with --brief
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) services: Option<Vec<Counted>>,
+    /// So many services that count as up are not named, since the line would be too long to be read
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) services_left_out: Option<usize>,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -302,14 +309,37 @@ pub(crate) struct Counted {
     counted_as: &'static str,
 }
 
-impl Score {
-    /// A conclusion, without priorities.
-    pub(crate) fn new(policy: &'static str, base: Base, tally: &Tally, brief: bool) -> Self {
-        let services = tally.services.iter().map(|service| Counted {
+impl Counted {
+    /// Bytes for services in a line, which our own readers take up to [`MAX_LINE`]: the rest of it is
+    /// names and [`Base`], which is bounded too.
+    const ROOM: usize = MAX_LINE / 2;
+
+    /// The services that a line has room for, and how many it has not: first those that are down.
+    fn fitting(tally: &Tally) -> (Option<Vec<Counted>>, usize) {
+        let mut room = Self::ROOM;
+        let mut fits = |service: &&score::Counted| {
+            // As it is written: with quotes, escapes, keys and words.
+            let length = serde_json::to_string(&service.subject).map_or(usize::MAX, |text| text.len() + 60);
+            room.checked_sub(length).map(|left| room = left).is_some()
+        };
+        let (down, up): (Vec<_>, Vec<_>) =
+            tally.services.iter().partition(|service| service.counted_as == Status::Down);
+        let mut named: Vec<&score::Counted> = down.into_iter().chain(up).filter(|service| fits(service)).collect();
+        named.sort_by(|one, other| one.subject.cmp(&other.subject));
+        let left_out = tally.services.len() - named.len();
+        let named = named.into_iter().map(|service| Counted {
             subject: service.subject.clone(),
             status: service.status.as_str(),
             counted_as: service.counted_as.as_str(),
         });
+        (Some(named.collect()), left_out)
+    }
+}
+
+impl Score {
+    /// A conclusion, without priorities.
+    pub(crate) fn new(policy: &'static str, base: Base, tally: &Tally, brief: bool) -> Self {
+        let (services, left_out) = if brief { (None, 0) } else { Counted::fitting(tally) };
         Score {
             policy,
             base,
@@ -319,7 +349,8 @@ impl Score {
             down: tally.count(Status::Down),
             unknown: tally.count(Status::Unknown),
             total: tally.services.len(),
-            services: (!brief).then(|| services.collect()),
+            services,
+            services_left_out: (left_out > 0).then_some(left_out),
         }
     }
 }
@@ -333,6 +364,8 @@ pub(crate) struct Damping {
 /// One subject; points of time in milliseconds since boot.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Remembered {
+    #[serde(default)]
+    arrived_ms: f64,
     raw: String,
     status: String,
     verdict: String,
@@ -346,16 +379,16 @@ struct Remembered {
     changes: u64,
 }
 
-/// A point that a record or a state file gives in milliseconds since boot.
+/// What `key` of a record or a state file gives in milliseconds: a point since boot, or a span.
 ///
 /// # Errors
 /// Nothing that could be one.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // bounded
-pub(crate) fn tick(ms: f64) -> Result<Tick, String> {
+pub(crate) fn tick(key: &str, ms: f64) -> Result<Tick, String> {
     if ms.is_finite() && (0.0..1e15).contains(&ms) {
         Ok(Tick(Duration::from_micros((ms * 1000.0) as u64)))
     } else {
-        Err(format!("{ms} is no time since boot"))
+        Err(format!("{key} is {ms:?}, which is not milliseconds from 0 to 1e15"))
     }
 }
 
@@ -363,6 +396,7 @@ impl Damping {
     pub(crate) fn new(subjects: &BTreeMap<String, Past>) -> Self {
         let subjects = subjects.iter().map(|(subject, past)| {
             let memory = Remembered {
+                arrived_ms: past.arrived.as_ms(),
                 raw: past.raw.to_string(),
                 status: past.status.to_string(),
                 verdict: past.verdict.to_string(),
@@ -391,6 +425,7 @@ impl Damping {
                 return Err(format!("{penalty} is no penalty"));
             }
             let past = Past {
+                arrived: tick("arrived_ms", memory.arrived_ms)?,
                 raw: memory.raw.parse()?,
                 status: memory.status.parse()?,
                 verdict: memory.verdict.parse()?,
@@ -398,9 +433,9 @@ impl Damping {
                 bad: memory.bad,
                 untold: memory.untold,
                 penalty,
-                at: tick(memory.at_ms)?,
+                at: tick("at_ms", memory.at_ms)?,
                 flapping: memory.flapping,
-                fell: memory.fell_ms.map(tick).transpose()?,
+                fell: memory.fell_ms.map(|ms| tick("fell_ms", ms)).transpose()?,
                 changes: memory.changes,
             };
             Ok((subject, past))
@@ -436,7 +471,7 @@ impl Known {
     /// A word or a time that is none.
     pub(crate) fn read(self) -> Result<BTreeMap<String, Service>, String> {
         let read = |(subject, held): (String, Held)| {
-            let until = held.until_ms.map(tick).transpose()?;
+            let until = held.until_ms.map(|ms| tick("until_ms", ms)).transpose()?;
             Ok((subject, Service::remembered(held.status.parse()?, until)))
         };
         self.services.into_iter().map(read).collect()
@@ -512,6 +547,7 @@ pub(crate) const SCORE_SCHEMA: (&str, &str) = schema!("health.score");
 mod tests {
     use super::*;
     use crate::decide::monitor::Damping as Settings;
+    use crate::decide::score::Word;
     use crate::record::schema::{check, check_open};
 
     #[test]
@@ -532,13 +568,14 @@ mod tests {
 
     #[test]
     fn a_verdict_is_known_by_its_shape() {
-        let read = |text: &str| verdict(&Line::parse(text).unwrap());
+        let read = |text: &str| verdict(&Line::parse(text).unwrap(), "n1");
         let one = read(r#"{"kind":"x","subject":"a","status":"up","valid_for_ms":5}"#).unwrap().unwrap();
         assert_eq!((one.subject.as_str(), one.status, one.valid_for_ms), ("a", Status::Up, Some(5.0)));
         for other in [
             r#"{"kind":"x","subject":"a"}"#,
             r#"{"status":"up"}"#,
             r#"{"kind":"health.score","subject":"n1","status":"up"}"#,
+            r#"{"host":"n2","subject":"a","status":"up"}"#,
         ] {
             assert!(read(other).unwrap().is_none(), "{other}");
         }
@@ -555,10 +592,30 @@ mod tests {
         let subjects = BTreeMap::from([("a".to_owned(), past)]);
         assert_eq!(Damping::new(&subjects).read().unwrap(), subjects);
         let mut service = Service::SILENT;
-        service.note(Status::Up, Some(now));
+        service.note(Word { status: Status::Up, arrived: now, expires: Some(now) });
         let back = Known::new(&BTreeMap::from([("a".to_owned(), service)])).read().unwrap();
         assert_eq!(back["a"].verdict(), service.verdict());
-        assert!(tick(f64::NAN).is_err() && tick(-1.0).is_err());
+        assert!(tick("x", f64::NAN).is_err() && tick("x", -1.0).is_err());
+        assert_eq!(tick("until_ms", 1e300).unwrap_err(), "until_ms is 1e300, which is not milliseconds from 0 to 1e15");
+    }
+
+    #[test]
+    fn a_score_of_too_many_services_says_how_many_it_leaves_out() {
+        let mut services = BTreeMap::new();
+        for number in 0..10_000 {
+            let mut service = Service::SILENT;
+            let status = if number == 9_999 { Status::Down } else { Status::Up };
+            service.note(Word { status, arrived: Tick(Duration::ZERO), expires: None });
+            services.insert(format!("\"{number:040}\""), service);
+        }
+        let tally = Tally::new(&services, score::Unknown::Hold, Tick(Duration::ZERO));
+        let score = Score::new("all", Base::One(100), &tally, false);
+        let named = score.services.as_ref().unwrap();
+        assert_eq!(named.len() + score.services_left_out.unwrap(), 10_000);
+        assert_eq!(named.last().unwrap().counted_as, "down", "what is down is named");
+        let text = serde_json::to_string(&score).unwrap();
+        assert!((Counted::ROOM / 2..MAX_LINE * 3 / 4).contains(&text.len()), "{}", text.len());
+        assert_eq!(Score::new("all", Base::One(100), &tally, true).services_left_out, None);
     }
 
     #[test]

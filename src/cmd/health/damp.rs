@@ -10,7 +10,7 @@ use crate::cmd::watch::exit;
 use crate::decide::monitor::{Damping, Past};
 use crate::record::Head;
 use crate::record::health::{DAMP_COLUMNS, DAMP_SCHEMA, Damped, Damping as Remembered, Mapped, Verdict, verdict};
-use crate::record::line::Line;
+use crate::record::line::{Line, MAX_LINE};
 use crate::sys::clock;
 use crate::types::status::Status;
 use crate::types::time::{Span, millis};
@@ -62,6 +62,9 @@ struct Flags {
 /// What the envelope of our record holds, so that the line's own is not copied beside it.
 const WRITTEN: [&str; 9] = ["kind", "v", "time", "host", "subject", "status", "renewal", "received_ms", "skipped"];
 
+/// What our keys and this node's name add to a line at most.
+const OWN_BYTES: usize = 1024;
+
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let flags: Flags = args::read(matches)?;
     let memory = flags.state.clone().map(|path| Memory::new(path, "health-damp", process));
@@ -75,6 +78,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         damping,
         subjects,
         seen: BTreeMap::new(),
+        node: process.node.clone(),
         boot_id: clock::boot_id(),
         memory,
         complaints: Complaints::new(&process.who),
@@ -99,6 +103,7 @@ struct Damper {
     subjects: BTreeMap<String, Past>,
     /// What was said last of those that were heard of in this run.
     seen: BTreeMap<String, Status>,
+    node: String,
     boot_id: String,
     memory: Option<Memory>,
     complaints: Complaints,
@@ -146,15 +151,23 @@ impl Damper {
     /// Takes a verdict in, and gives it back with what was before it; none for another record.
     fn take(&mut self, text: &str) -> Result<Option<(Verdict, Past)>, String> {
         let now = clock::boot();
-        let Some(mut said) = verdict(&Line::parse(text)?)? else { return Ok(None) };
-        let (status, expires) = super::standing(&said, &self.boot_id, None, now)?;
+        let Some(mut said) = verdict(&Line::parse(text)?, &self.node)? else { return Ok(None) };
+        if text.len() + OWN_BYTES > MAX_LINE {
+            return Err(format!("with what is added to it, it would be longer than {MAX_LINE} bytes"));
+        }
+        let word = super::standing(&said, &self.boot_id, None, now)?;
         // Of one that is too old nobody knows what has become.
-        said.status = if expires.is_some_and(|expires| expires <= now) { Status::Unknown } else { status };
+        said.status = if word.expires.is_some_and(|expires| expires <= now) { Status::Unknown } else { word.status };
         if self.subjects.len() >= MOST_SUBJECTS && !self.subjects.contains_key(&said.subject) {
             return Err(format!("there are more than {MOST_SUBJECTS} subjects"));
         }
         let before = self.subjects.get(&said.subject).copied().unwrap_or(Past::new(now));
-        let past = before.damp(self.damping, said.status, now);
+        // A line that arrived before what is known of its subject goes on, and changes nothing.
+        let past = if word.arrived < before.arrived {
+            before
+        } else {
+            Past { arrived: word.arrived, ..before.damp(self.damping, said.status, now) }
+        };
         self.seen.insert(said.subject.clone(), past.status);
         self.subjects.insert(said.subject.clone(), past);
         Ok(Some((said, before)))
@@ -171,7 +184,8 @@ impl Damper {
         let own = Damped {
             raw_status: said.status,
             flapping: past.flapping,
-            penalty: (past.penalty * 10.0).round() / 10.0,
+            // Cut, not rounded: below the limit it must not read as the limit.
+            penalty: (past.penalty * 10.0).floor() / 10.0,
             suppressed_for_ms: past.suppressed_for(self.damping).map(millis),
             changes: past.changes,
         };

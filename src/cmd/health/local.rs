@@ -225,8 +225,9 @@ enum Amount {
 
 fn amount(text: &str) -> Result<Amount, String> {
     let wrong = || format!("'{text}' is not an amount (256M, 1G, 10%)");
+    // 0 is no limit.
     if let Some(share) = text.strip_suffix('%') {
-        return share.parse().ok().filter(|share| *share <= 100).map(Amount::Pct).ok_or_else(wrong);
+        return share.parse().ok().filter(|share| (1..=100).contains(share)).map(Amount::Pct).ok_or_else(wrong);
     }
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match text.get(digits.len()..) {
@@ -237,7 +238,8 @@ fn amount(text: &str) -> Result<Amount, String> {
         Some("T") => 1u64 << 40,
         _ => return Err(wrong()),
     };
-    digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)).map(Amount::Bytes).ok_or_else(wrong)
+    let number = digits.parse::<u64>().ok().filter(|number| *number > 0);
+    number.and_then(|number| number.checked_mul(factor)).map(Amount::Bytes).ok_or_else(wrong)
 }
 
 fn memory(flags: &MemoryFlags, process: &mut Process) -> Result<Exit, Failure> {
@@ -388,6 +390,9 @@ mod tests {
             ("256M", Some(Amount::Bytes(256 << 20))),
             ("17", Some(Amount::Bytes(17))),
             ("101%", None),
+            ("0", None),
+            ("0%", None),
+            ("0G", None),
             ("", None),
             ("M", None),
             ("1.5G", None),

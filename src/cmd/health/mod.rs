@@ -14,6 +14,7 @@ use super::watch::{News, Probe, Probed, Standing, Watch};
 use crate::cli::exit::Dialect;
 use crate::cli::{Exit, Failure, Process, Tool, Verbs};
 use crate::decide::monitor::{Evidence, Fall, Fault, Settings};
+use crate::decide::score::Word;
 use crate::record::Head;
 use crate::record::health::{Range, Round, Verdict, failure, tick};
 use crate::sys::Error;
@@ -272,22 +273,18 @@ fn pct(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { (part as f64 / whole as f64 * 10_000.0).round() / 100.0 }
 }
 
-/// What a verdict is worth at `now`, and when it is too old to be one.
+/// What a verdict is worth at `now`, when it arrived, and when it is too old to be one.
 ///
 /// One of another boot, or of a clock that is ahead, is no verdict of today. Its own time counts only
 /// where it has no arrival and `skew` says how far ahead that may be: in a run that reads files.
-fn standing(
-    said: &Verdict,
-    boot_id: &str,
-    skew: Option<Duration>,
-    now: Tick,
-) -> Result<(Status, Option<Tick>), String> {
-    const NO_VERDICT: (Status, Option<Tick>) = (Status::Unknown, None);
+fn standing(said: &Verdict, boot_id: &str, skew: Option<Duration>, now: Tick) -> Result<Word, String> {
+    // Older than anything that was said today.
+    const NO_VERDICT: Word = Word { status: Status::Unknown, arrived: Tick(Duration::ZERO), expires: None };
     if said.boot_id.as_ref().is_some_and(|other| other != boot_id) {
         return Ok(NO_VERDICT);
     }
     let arrived = match (said.received_ms, &said.time, skew) {
-        (Some(ms), _, _) => tick(ms)?,
+        (Some(ms), _, _) => tick("received_ms", ms)?,
         (None, Some(time), Some(skew)) => {
             let time: WallTime = time.parse()?;
             let age_us = clock::wall().unix_us.saturating_sub(time.unix_us);
@@ -302,6 +299,6 @@ fn standing(
     if arrived > now.after(Duration::from_millis(1)) {
         return Ok(NO_VERDICT);
     }
-    let valid_for = said.valid_for_ms.map(tick).transpose()?;
-    Ok((said.status, valid_for.map(|valid_for| arrived.after(valid_for.0))))
+    let valid_for = said.valid_for_ms.map(|ms| tick("valid_for_ms", ms)).transpose()?;
+    Ok(Word { status: said.status, arrived, expires: valid_for.map(|valid_for| arrived.after(valid_for.0)) })
 }

@@ -32,6 +32,9 @@ pub(super) const VERB: Verb = Verb {
     run,
 };
 
+/// Bytes that `--base` may take in a record, where it stands twice.
+const MOST_BASE: usize = 8 * 1024;
+
 #[derive(Args, Debug)]
 struct Flags {
     /// How services that are down lower the priority
@@ -145,6 +148,7 @@ struct Scorer<'a> {
     unknown: Unknown,
     base: Base,
     services: BTreeMap<String, Service>,
+    node: String,
     boot_id: String,
     memory: Option<Memory>,
     /// What a stream said last, and when.
@@ -162,6 +166,10 @@ impl<'a> Scorer<'a> {
             several if each.len() == several.len() => Base::Each(each),
             _ => return Err(Failure::usage("--base: one number, or VIP=BP,... with each VIP once")),
         };
+        // It stands in every record, beside the services.
+        if flags.base.iter().map(|(vip, _)| vip.as_ref().map_or(0, String::len) + 10).sum::<usize>() > MOST_BASE {
+            return Err(Failure::usage(format!("--base: the names of the VIPs are longer than {MOST_BASE} bytes")));
+        }
         let mut services = match &memory {
             Some(memory) => memory.read(process, Known::read)?.unwrap_or_default(),
             None => BTreeMap::new(),
@@ -183,6 +191,7 @@ impl<'a> Scorer<'a> {
             },
             base,
             services,
+            node: process.node.clone(),
             boot_id: clock::boot_id(),
             memory,
             told: None,
@@ -249,14 +258,14 @@ impl<'a> Scorer<'a> {
 
 impl Decider for Scorer<'_> {
     fn take(&mut self, text: &str, now: Tick) -> Result<bool, String> {
-        let Some(said) = verdict(&Line::parse(text)?)? else { return Ok(false) };
+        let Some(said) = verdict(&Line::parse(text)?, &self.node)? else { return Ok(false) };
         if self.services.len() >= MOST_SUBJECTS && !self.services.contains_key(&said.subject) {
             return Err(format!("there are more than {MOST_SUBJECTS} subjects"));
         }
         let skew = (!self.flags.deciding.follow).then_some(self.flags.max_skew.0);
-        let (status, expires) = super::standing(&said, &self.boot_id, skew, now)?;
-        self.services.entry(said.subject).or_insert(Service::SILENT).note(status, expires);
-        Ok(said.renewal)
+        let word = super::standing(&said, &self.boot_id, skew, now)?;
+        let counts = self.services.entry(said.subject).or_insert(Service::SILENT).note(word);
+        Ok(said.renewal && counts)
     }
 
     fn once(&mut self, process: &mut Process) -> Result<Exit, Failure> {
