@@ -93,7 +93,8 @@ fn what_cannot_be_asked_is_unknown_and_never_down() {
         ("health dns www.example.org --server 192.0.2.53 --dev eth9", 5, "no-such-interface"),
         ("health link eth9", 5, "no-such-interface"),
         ("health exec -- /nonexistent/program", 5, "no-such-program"),
-        ("health disk /nonexistent", 71, "refused"),
+        ("health disk /nonexistent", 5, "no-such-path"),
+        ("health exec -- /etc/passwd", 5, "no-such-program"),
     ] {
         let run = n1.run(line).ended(code);
         let record = run.one();
@@ -206,17 +207,22 @@ fn unreachable_is_down_with_all_lost() {
     assert!(started.elapsed() < SECOND, "it did not wait for what was said already");
 }
 
-#[test]
-fn an_ordinary_user_pings_where_the_kernel_allows_it_and_is_told_where_not() {
-    let (_lab, n1, _n2) = two();
-    let folder = n1.folder.join("open");
+/// The words that run `health` as an ordinary user.
+fn as_nobody(host: &Host) -> String {
+    let folder = host.folder.join("open");
     fs::create_dir_all(&folder).unwrap();
     // The build's folder may be closed to others.
     fs::copy(binary("health"), folder.join("health")).unwrap();
+    format!("setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all {}/health", folder.display())
+}
+
+#[test]
+fn an_ordinary_user_pings_where_the_kernel_allows_it_and_is_told_where_not() {
+    let (_lab, n1, _n2) = two();
+    let health = as_nobody(&n1);
     let ping = |range: &str| {
         n1.sh(&format!("sysctl -qw net.ipv4.ping_group_range='{range}'"));
-        let nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all";
-        shell(&n1, &format!("{nobody} {}/health ping 192.0.2.2 --retries 1", folder.display()))
+        shell(&n1, &format!("{health} ping 192.0.2.2 --retries 1"))
     };
     assert_eq!(status(&ping("0 2147483647").ended(0).one()), "up");
     let refused = ping("1 0").ended(4);
@@ -419,8 +425,14 @@ fn a_read_only_file_system_is_down_unless_it_may_be() {
         )
     };
     let down = line("").ended(1).one();
-    assert_eq!((&down["read_only"], &down["failure"]), (&true.into(), &"limit".into()), "{down}");
+    assert_eq!((&down["read_only"], &down["failure"]), (&true.into(), &"read-only".into()), "{down}");
     line("--read-only").ended(0);
+    // A path that this user may not reach.
+    let closed = n1.folder.join("closed");
+    fs::create_dir_all(closed.join("inner")).unwrap();
+    fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let refused = shell_with(&n1, &format!("{} disk $1/inner", as_nobody(&n1)), &[&closed]).ended(4);
+    assert_eq!(refused.one()["error"]["reason"], "not-permitted", "{refused:?}");
 }
 
 /// known-faults 8 f: a file system whose server never answers.
@@ -527,6 +539,82 @@ fn a_command_is_killed_with_all_its_children_when_it_is_late_and_when_we_end() {
         assert_eq!(run.ends(5 * SECOND), -15, "{}", run.complaints());
         eventually("they are gone", 5 * SECOND, all_gone);
     }
+}
+
+/// The kernel's name for a program ends after 15 bytes.
+#[test]
+fn a_program_with_a_long_name_is_not_its_neighbour() {
+    let (_lab, n1, _n2) = two();
+    let one = n1.folder.join("averyveryverylongname1");
+    fs::copy("/usr/bin/sleep", &one).unwrap();
+    let running = n1.start_shell(&format!("exec {} 1000", one.display()));
+    let name = format!("/proc/{}/comm", running.pid());
+    eventually("it runs", 5 * SECOND, || fs::read_to_string(&name).is_ok_and(|name| name.starts_with("averyvery")));
+    assert_eq!(n1.run("health process averyveryverylongname1").ended(0).one()["pid"], running.pid().as_raw());
+    n1.run("health process averyveryverylongname2").ended(1);
+    n1.run("health process averyveryverylo").ended(1);
+}
+
+#[test]
+fn where_nothing_can_be_seen_nothing_is_down() {
+    let (_lab, n1, _n2) = two();
+    let pidfile = n1.folder.join("sleep.pid");
+    let sleeper = n1.start_shell("exec sleep 1000");
+    fs::write(&pidfile, sleeper.pid().to_string()).unwrap();
+    let health = as_nobody(&n1);
+    let proc =
+        |mount: &str, line: &str| shell_with(&n1, &format!("unshare -m sh -c '{mount} && {line}' sh $1"), &[&pidfile]);
+    let hidden = "mount -t proc -o hidepid=2 proc /proc";
+    for (mount, line, code) in [
+        ("mount -t tmpfs proc /proc", "health process no-such-program-here".to_owned(), 5),
+        ("mount -t tmpfs proc /proc", "health process --pidfile $1".to_owned(), 5),
+        (hidden, format!("{health} process no-such-program-here"), 4),
+        (hidden, format!("{health} process --pidfile $1"), 4),
+    ] {
+        let run = proc(mount, &line).ended(code);
+        let record = run.one();
+        assert_eq!(status(&record), "unknown", "{line}: {record}");
+        assert_ne!(record["boot_id"], "", "{record}");
+    }
+    proc(hidden, "health process no-such-program-here").ended(1);
+    // What has gone is down, hidden or not.
+    fs::write(&pidfile, "4194999").unwrap();
+    proc(hidden, &format!("{health} process --pidfile $1")).ended(1);
+}
+
+/// A session of its own is no way out.
+#[test]
+fn a_command_leaves_nothing_behind() {
+    let (_lab, n1, _n2) = two();
+    let pids = n1.folder.join("pids");
+    let script = n1.folder.join("script");
+    let gone = |wanted: usize| {
+        eventually("they are gone", 5 * SECOND, || {
+            let text = fs::read_to_string(&pids).unwrap_or_default();
+            text.lines().count() >= wanted && text.lines().all(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+        });
+    };
+    let write = |end: &str| {
+        let _ = fs::remove_file(&pids);
+        let daemon =
+            format!("setsid sh -c 'echo $$ >>{}; exec sleep 1000' >/dev/null 2>&1 </dev/null &", pids.display());
+        fs::write(&script, format!("#!/bin/sh\n{daemon}\nuntil [ -s {} ]; do :; done\n{end}\n", pids.display()))
+            .unwrap();
+        fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    };
+    let line = format!("-- {}", script.display());
+    write("wait");
+    n1.run(&format!("health exec --response-timeout 1s {line}")).ended(1);
+    gone(1);
+    write("exit 0");
+    n1.run(&format!("health exec {line}")).ended(0);
+    gone(1);
+    write("wait");
+    let mut run = n1.start(&format!("health exec --follow --response-timeout 100s {line}"));
+    eventually("it runs", 5 * SECOND, || fs::read_to_string(&pids).is_ok_and(|text| text.ends_with('\n')));
+    run.signal(Signal::SIGTERM);
+    assert_eq!(run.ends(5 * SECOND), -15);
+    gone(1);
 }
 
 #[test]

@@ -19,6 +19,7 @@ pub(crate) enum Reason {
     NoSuchFeature,
     NoSuchInterface,
     NoSuchName,
+    NoSuchPath,
     NoSuchProgram,
     NotPermitted,
     NotProven,
@@ -30,7 +31,7 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    pub(crate) const ALL: [Reason; 17] = [
+    pub(crate) const ALL: [Reason; 18] = [
         Reason::Ambiguous,
         Reason::BadFile,
         Reason::BadInput,
@@ -40,6 +41,7 @@ impl Reason {
         Reason::NoSuchFeature,
         Reason::NoSuchInterface,
         Reason::NoSuchName,
+        Reason::NoSuchPath,
         Reason::NoSuchProgram,
         Reason::NotPermitted,
         Reason::NotProven,
@@ -61,6 +63,7 @@ impl Reason {
             Reason::NoSuchFeature => "no-such-feature",
             Reason::NoSuchInterface => "no-such-interface",
             Reason::NoSuchName => "no-such-name",
+            Reason::NoSuchPath => "no-such-path",
             Reason::NoSuchProgram => "no-such-program",
             Reason::NotPermitted => "not-permitted",
             Reason::NotProven => "not-proven",
@@ -151,6 +154,7 @@ impl From<sys::Error> for Failure {
                 let (exit, reason) = match reason {
                     Missing::Interface => (Exit::Missing, Reason::NoSuchInterface),
                     Missing::Program => (Exit::Missing, Reason::NoSuchProgram),
+                    Missing::Path => (Exit::Missing, Reason::NoSuchPath),
                     Missing::Feature => (Exit::Missing, Reason::NoSuchFeature),
                     // It is not this host that lacks it.
                     Missing::Name => (Exit::Undecided, Reason::NoSuchName),

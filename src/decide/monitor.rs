@@ -23,6 +23,8 @@ pub(crate) enum Fault {
     BadAnswer,
     /// A figure is beyond its limit.
     Limit,
+    /// A file system is mounted read-only.
+    ReadOnly,
     /// The probe never left this host.
     Local,
 }
@@ -37,6 +39,7 @@ impl Fault {
             Fault::Unreachable => "unreachable",
             Fault::BadAnswer => "bad-answer",
             Fault::Limit => "limit",
+            Fault::ReadOnly => "read-only",
             Fault::Local => "local",
         }
     }

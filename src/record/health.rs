@@ -19,7 +19,7 @@ use std::time::Duration;
 pub(crate) struct Round<B> {
     /// From a fault to the record that tells it, with these settings; a refusal is told by the first probe
     pub(crate) detect_ms: Range,
-    /// timeout, refused, reset, unreachable, bad-answer, limit or local: why the last probe failed
+    /// timeout, refused, reset, unreachable, bad-answer, limit, read-only or local: why the last probe failed
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) failure: Option<&'static str>,
     /// Probes in a row that said the same as the last
@@ -554,7 +554,7 @@ mod tests {
     fn schema_of_health() {
         check::<Round<Link>>("health.link", "Whether an interface carries anything");
         check::<Round<Load>>("health.load", "Whether there is more to run than this host can");
-        check::<Round<Disk>>("health.disk", "Whether a file system can be written to and has room");
+        check::<Round<Disk>>("health.disk", "Whether a file system has room and is mounted to be written to");
         check::<Round<Memory>>("health.memory", "Whether there is memory to be had");
         check::<Round<Tcp>>("health.tcp", "Whether something accepts connections");
         check::<Round<Http>>("health.http", "Whether a server answers as it should");

@@ -36,6 +36,8 @@ pub(crate) enum Missing {
     Feature,
     /// A name that no address was found for.
     Name,
+    /// A file or folder.
+    Path,
 }
 
 impl Error {

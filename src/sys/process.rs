@@ -10,6 +10,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -47,6 +48,11 @@ pub(crate) fn find(program: &str, package: &str, doing: &str, object: &str) -> R
 
 fn is_executable(path: &Path) -> bool {
     path.is_file() && nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok()
+}
+
+/// A file that has no right to be executed, for anybody.
+fn is_not_executable(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 == 0)
 }
 
 /// Runs a program to its end with `input` on its stdin, in its own process group.
@@ -246,14 +252,19 @@ pub(crate) struct Watched {
 pub(crate) fn watch(mut command: Command, keep: usize, deadline: Tick, stop: BorrowedFd<'_>) -> Result<Watched> {
     let name = command.get_program().display().to_string();
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
+    let no_program = |what: &str, mend: &str| Error::Missing {
+        doing: "run".to_owned(),
+        object: name.clone(),
+        what: what.to_owned(),
+        mend: mend.to_owned(),
+        reason: Missing::Program,
+    };
     let mut child = command.spawn().map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Error::Missing {
-            doing: "run".to_owned(),
-            object: name.clone(),
-            what: "no such program".to_owned(),
-            mend: "give its path".to_owned(),
-            reason: Missing::Program,
-        },
+        std::io::ErrorKind::NotFound => no_program("no such program", "give its path"),
+        // Nobody may run it, root neither.
+        std::io::ErrorKind::PermissionDenied if is_not_executable(Path::new(command.get_program())) => {
+            no_program("the file is not executable", "see: chmod +x")
+        }
         _ => Error::io("run", &name, &error),
     })?;
     let ended = super::raw::pidfd(child.id()).map_err(|errno| Error::call("watch", &name, errno))?;
@@ -288,6 +299,16 @@ pub(crate) fn watch(mut command: Command, keep: usize, deadline: Tick, stop: Bor
         watched.stuck = Some(child);
     }
     Ok(watched)
+}
+
+/// The same, and everything that the program started ends with it: what it leaves behind is killed too,
+/// also what made itself a session. So this process must have no other children: see [`run_tree`].
+pub(crate) fn watch_tree(command: Command, keep: usize, deadline: Tick, stop: BorrowedFd<'_>) -> Result<Watched> {
+    let name = command.get_program().display().to_string();
+    nix::sys::prctl::set_child_subreaper(true).map_err(|errno| Error::call("watch", name, errno))?;
+    let watched = watch(command, keep, deadline, stop);
+    end_descendants();
+    watched
 }
 
 /// One of our own programs, run beside a stream.

@@ -18,7 +18,8 @@ pub(crate) struct Answer {
     pub(crate) rcode: String,
     /// It did not fit: ask again over TCP.
     pub(crate) truncated: bool,
-    /// The records of the type asked for, in presentation form, sorted, each once.
+    /// The records of the type asked for, of the name asked for or what its CNAMEs lead to, in
+    /// presentation form, sorted, each once.
     pub(crate) answers: Vec<String>,
     /// Those of them that are addresses.
     pub(crate) addresses: Vec<IpAddr>,
@@ -74,10 +75,12 @@ impl Question {
         {
             return None;
         }
+        let names = self.names(&message);
         let of_type: Vec<&RData> = message
             .answers
             .iter()
             .filter(|record| record.dns_class == DNSClass::IN && record.record_type() == self.query.query_type())
+            .filter(|record| names.contains(&&record.name))
             .map(|record| &record.data)
             .collect();
         let mut answers: Vec<String> = of_type.iter().map(ToString::to_string).collect();
@@ -85,6 +88,24 @@ impl Question {
         answers.dedup();
         let addresses = of_type.iter().filter_map(|data| data.ip_addr()).collect();
         Some(Answer { rcode: rcode(metadata.response_code), truncated: metadata.truncation, answers, addresses })
+    }
+
+    /// The name asked for, and those that its CNAMEs lead to (RFC 1034 §3.6.2), in whatever order they
+    /// stand. What is said of any other name answers nothing.
+    fn names<'a>(&'a self, message: &'a Message) -> Vec<&'a Name> {
+        let mut names = vec![self.query.name()];
+        let mut next = 0;
+        while let Some(&name) = names.get(next) {
+            for record in message.answers.iter().filter(|record| record.name == *name) {
+                if let RData::CNAME(target) = &record.data
+                    && !names.contains(&&target.0)
+                {
+                    names.push(&target.0);
+                }
+            }
+            next += 1;
+        }
+        names
     }
 }
 
@@ -145,6 +166,23 @@ mod tests {
         assert_eq!((answer.rcode.as_str(), answer.truncated), ("NOERROR", false));
         assert_eq!(answer.answers, ["192.0.2.10", "192.0.2.20"]);
         assert_eq!(answer.addresses.len(), 2);
+    }
+
+    #[test]
+    fn an_address_of_another_name_is_no_answer() {
+        let mut bytes = vec![0x12, 0x34, 0x81, 0x80, 0, 1, 0, 2, 0, 0, 0, 0];
+        bytes.extend(b"\x03www\x07example\x03org\x00\x00\x01\x00\x01");
+        bytes.extend(b"\x03foo\x00\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x04\x01\x02\x03\x04");
+        // In other letters it is the same name.
+        bytes.extend(b"\x03WWW\xc0\x10\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x04\xc0\x00\x02\x01");
+        assert_eq!(question().answer(&bytes).unwrap().answers, ["192.0.2.1"]);
+        // A CNAME that leads elsewhere, and one that leads to itself.
+        let mut other = response();
+        other.splice(33..45, *b"\xc0\x10\x00\x05\x00\x01\x00\x00\x00\x3c\x00\x04");
+        assert_eq!(question().answer(&other).unwrap().answers, [""; 0]);
+        let mut circle = response();
+        circle.splice(33..49, *b"\xc0\x0c\x00\x05\x00\x01\x00\x00\x00\x3c\x00\x02\xc0\x0c");
+        assert_eq!(question().answer(&circle).unwrap().answers, ["192.0.2.10", "192.0.2.20"]);
     }
 
     #[test]

@@ -26,16 +26,27 @@ pub(crate) fn stat(text: &str) -> Option<(&str, char)> {
     Some((name, tail.trim_start().chars().next()?))
 }
 
-/// Whether a process is of a program: by its name, which the kernel cuts to 15 bytes, or by the last
-/// part of the path that it was started with.
-pub(crate) fn is_called(program: &str, name: &str, cmdline: &[u8]) -> bool {
+/// Whether a process is of a program: by its name, or by the last part of the path that it was started
+/// with. The kernel cuts names to 15 bytes; one that may be cut counts only where the file that runs,
+/// `exe`, or one of the first words, where an interpreter has its script, tells the rest.
+pub(crate) fn is_called(program: &str, name: &str, cmdline: &[u8], exe: Option<&[u8]>) -> bool {
     const NAME_MAX: usize = 15;
-    let cut = program.as_bytes().get(..NAME_MAX).unwrap_or(program.as_bytes());
-    let started = cmdline.split(|byte| *byte == 0).next().unwrap_or_default();
+    let last = |path: &[u8]| path.rsplit(|byte| *byte == b'/').next() == Some(program.as_bytes());
+    let mut words = cmdline.split(|byte| *byte == 0);
+    let first = words.next().unwrap_or_default();
     // Daemons write their state behind it: `nginx: master process /usr/sbin/nginx`.
-    let started = started.split(|byte| matches!(byte, b' ' | b':')).next().unwrap_or_default();
-    let last = started.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    name.as_bytes() == cut || (!last.is_empty() && last == program.as_bytes())
+    if last(first.split(|byte| matches!(byte, b' ' | b':')).next().unwrap_or_default()) {
+        return true;
+    }
+    if name.len() < NAME_MAX {
+        return name == program;
+    }
+    // A package that is being replaced.
+    let exe = exe.map(|exe| exe.strip_suffix(b" (deleted)").unwrap_or(exe));
+    // Without words it is the kernel's own, or has ended: there is no more to go by.
+    let untold = cmdline.is_empty() && exe.is_none() && name == program;
+    program.as_bytes().get(..NAME_MAX) == Some(name.as_bytes())
+        && (untold || exe.is_some_and(last) || words.take(2).any(last))
 }
 
 #[cfg(test)]
@@ -55,16 +66,26 @@ mod tests {
 
     #[test]
     fn a_program_is_known_by_either_name() {
-        for (program, name, cmdline, is) in [
-            ("nginx", "nginx", &b"nginx: master process /usr/sbin/nginx\0"[..], true),
-            ("sshd", "sshd", b"/usr/sbin/sshd\0-D\0", true),
-            ("a-name-longer-than-15", "a-name-longer-t", b"", true),
-            ("myscript", "sh", b"/opt/myscript\0x\0", true),
-            ("sshd", "bash", b"bash\0-c\0sshd\0", false),
-            ("ssh", "sshd", b"/usr/sbin/sshd\0", false),
-            ("x", "kworker", b"", false),
+        for (program, name, cmdline, exe, is) in [
+            ("nginx", "nginx", &b"nginx: master process /usr/sbin/nginx\0"[..], None, true),
+            ("sshd", "sshd", b"/usr/sbin/sshd\0-D\0", None, true),
+            ("a-name-longer-than-15", "a-name-longer-t", b"/bin/a-name-longer-than-15\0", None, true),
+            ("a-name-longer-than-15", "a-name-longer-t", b"/bin/a-name-longer-than-16\0", None, false),
+            ("a-name-longer-than-15", "a-name-longer-t", b"", None, false),
+            ("a-name-longer-t", "a-name-longer-t", b"a-name-longer-than-15\0", None, false),
+            ("a-name-longer-t", "a-name-longer-t", b"", None, true),
+            // Its own words are gone, the file is not; a script, whose interpreter has it.
+            ("a-name-longer-than-15", "a-name-longer-t", b"idle\0", Some(&b"/bin/a-name-longer-than-15"[..]), true),
+            ("a-name-longer-than-15", "a-name-longer-t", b"x\0", Some(b"/a-name-longer-than-15 (deleted)"), true),
+            ("a-name-longer-than-15", "a-name-longer-t", b"sh\0/x/a-name-longer-than-15\0", Some(b"/bin/sh"), true),
+            ("a-name-longer-than-16", "a-name-longer-t", b"sh\0/x/a-name-longer-than-15\0", Some(b"/bin/sh"), false),
+            ("myscript", "sh", b"/opt/myscript\0x\0", None, true),
+            ("myscript", "myscript", b"/bin/sh\0/opt/myscript\0", None, true),
+            ("sshd", "bash", b"bash\0-c\0sshd\0", None, false),
+            ("ssh", "sshd", b"/usr/sbin/sshd\0", None, false),
+            ("x", "kworker", b"", None, false),
         ] {
-            assert_eq!(is_called(program, name, cmdline), is, "{program} {name}");
+            assert_eq!(is_called(program, name, cmdline, exe), is, "{program} {name} {cmdline:?}");
         }
     }
 }

@@ -161,7 +161,7 @@ fn proc_files(bytes: &[u8]) {
     let _ = proc::cpus(&text);
     let _ = proc::meminfo(&text, "MemAvailable");
     if let Some((name, _)) = proc::stat(&text) {
-        let _ = proc::is_called("nginx", name, bytes);
+        let _ = proc::is_called("nginx", name, bytes, Some(bytes));
     }
 }
 

@@ -7,7 +7,7 @@ use crate::cmd::watch::Probed;
 use crate::decide::monitor::{Evidence, Fault};
 use crate::record::health::{EXEC_COLUMNS, EXEC_SCHEMA, Exec};
 use crate::sys::clock;
-use crate::sys::process::{Watched, watch};
+use crate::sys::process::{Watched, watch_tree};
 use crate::sys::worker::Stop;
 use crate::types::time::{Tick, millis};
 use clap::Args;
@@ -21,7 +21,7 @@ const KEEP: usize = 1024;
 
 pub(super) const VERB: Verb = Verb {
     name: "exec",
-    about: "Tell whether a command is content: run without a shell, killed with all its children when late",
+    about: "Tell whether a command is content: run without a shell, killed when late, and whatever it left behind with it",
     examples: "health exec -- pg_isready -q -h 192.0.2.10\n\
                health exec --nagios --response-timeout 10s --interval 1m --follow -- \
                /usr/lib/nagios/plugins/check_ntp_time -H 192.0.2.1",
@@ -64,7 +64,7 @@ fn run(flags: &Flags, process: &mut Process) -> Result<Exit, Failure> {
         let mut command = Command::new(words.first().map_or_else(OsString::new, Clone::clone));
         command.args(words.get(1..).unwrap_or_default());
         let started = clock::boot();
-        match watch(command, KEEP, deadline, stop.as_fd()) {
+        match watch_tree(command, KEEP, deadline, stop.as_fd()) {
             Ok(watched) => {
                 let body = Exec {
                     argv0: argv0.clone(),

@@ -57,7 +57,7 @@ pub(super) const LOAD: Verb = Verb {
 
 pub(super) const DISK: Verb = Verb {
     name: "disk",
-    about: "Tell whether a file system can be written to and has room; one that hangs is unknown in time",
+    about: "Tell whether a file system has room and is mounted to be written to; one that hangs is unknown in time",
     examples: "health disk /var --limit 90\n\
                health disk /mnt/nfs --response-timeout 1s",
     args: flags::<DiskFlags>,
@@ -340,11 +340,15 @@ fn ask_for_space(path: &Path, left: &Mutex<Option<Child>>, deadline: Tick, stop:
             Err(hangs("an earlier look at it still hangs; is its server gone?"))
         }
         Some(0) => read_look(&String::from_utf8_lossy(&stdout)).ok_or_else(|| hangs("nobody could look")),
-        Some(_) => {
+        Some(code) => {
             // `health disk: cannot look at /x: …`
             let said = String::from_utf8_lossy(&stderr);
             let why = said.trim().rsplit_once(&format!("{name}: ")).map_or(said.trim(), |(_, why)| why);
-            Err(Failure::new(Exit::Refused, Reason::Refused, format!("cannot look at {name}: {why}")))
+            let (exit, reason) = [(Exit::NotPermitted, Reason::NotPermitted), (Exit::Missing, Reason::NoSuchPath)]
+                .into_iter()
+                .find(|(exit, _)| i32::from(exit.code()) == code)
+                .unwrap_or((Exit::Refused, Reason::Refused));
+            Err(Failure::new(exit, reason, format!("cannot look at {name}: {why}")))
         }
     }
 }
@@ -363,7 +367,8 @@ fn disk(flags: &DiskFlags, process: &mut Process) -> Result<Exit, Failure> {
                 limit_pct,
             };
             let fits = body.used_pct <= limit_pct && body.inodes_pct.is_none_or(|share| share <= limit_pct);
-            Probed::new(within(fits && (read_only || !body.read_only)), body)
+            let refused = body.read_only && !read_only;
+            Probed::new(if refused { Evidence::Bad(Fault::ReadOnly) } else { within(fits) }, body)
         }
         Err(failure) => Probed::untold(failure),
     };

@@ -196,7 +196,7 @@ impl<B: Clone + Serialize + Send + 'static> Check<B> {
         let detect_ms = Range::new((least, if told_at_once { least } else { most }));
         let valid_for = millis(settings.valid_for);
         let subject = flags.name.clone().unwrap_or(self.subject);
-        let boot_id = (!flags.follow).then(clock::boot_id);
+        let boot_id = (!flags.follow).then(clock::boot_id).filter(|id| !id.is_empty());
         let kind = self.kind;
         let watch = Watch {
             settings,

@@ -11,6 +11,7 @@ use crate::sys::{self, local};
 use crate::types::time::Tick;
 use crate::wire::proc;
 use clap::Args;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,8 +82,9 @@ fn run(flags: &Flags, process: &mut Process) -> Result<Exit, Failure> {
 
 /// Whether it runs and is `program`; what has ended and waits to be buried does not run.
 fn runs(found: &local::Process, program: &str) -> bool {
+    let exe = found.exe.as_deref().map(OsStrExt::as_bytes);
     proc::stat(&found.stat)
-        .is_some_and(|(name, state)| !matches!(state, 'Z' | 'X') && proc::is_called(program, name, &found.cmdline))
+        .is_some_and(|(name, state)| !matches!(state, 'Z' | 'X') && proc::is_called(program, name, &found.cmdline, exe))
 }
 
 type Found = (Evidence, Option<u32>, usize);
@@ -93,6 +95,10 @@ fn by_name(program: &str) -> Result<Found, Failure> {
     let mut pids = found.iter().filter(|found| found.pid != std::process::id() && runs(found, program));
     let first = pids.next().map(|found| found.pid);
     let count = usize::from(first.is_some()) + pids.count();
+    // What does not show may be hidden.
+    if first.is_none() {
+        local::all_visible()?;
+    }
     Ok((if first.is_some() { Evidence::Good } else { Evidence::Bad(Fault::Refused) }, first, count))
 }
 
@@ -109,7 +115,7 @@ fn by_file(path: &Path, program: &str) -> Result<Found, Failure> {
             mend: "is it a pid file?".to_owned(),
         })
     })?;
-    Ok(match local::process(pid) {
+    Ok(match local::process(pid)? {
         Some(found) if runs(&found, program) => (Evidence::Good, Some(pid), 1),
         // The number is another program's by now.
         Some(found) if proc::stat(&found.stat).is_some_and(|(_, state)| state != 'Z') => {

@@ -228,7 +228,7 @@ impl<'a> Scorer<'a> {
         head.renewal = renewal;
         head.valid_for_ms = conclusion.tally.until.map(|until| millis(until.since(now)));
         head.received_ms = Some(now.as_ms());
-        head.boot_id = (!self.flags.deciding.follow).then(|| self.boot_id.clone());
+        head.boot_id = (!self.flags.deciding.follow).then(|| self.boot_id.clone()).filter(|id| !id.is_empty());
         head.standby.clone_from(&conclusion.standby);
         let mut score = Score::new(self.policy.as_str(), self.base.clone(), &conclusion.tally, self.flags.brief);
         score.priority = conclusion.priority;
