@@ -38,7 +38,7 @@ complete -c health -n "__fish_health_needs_command" -f -a "process" -d 'Tell whe
 complete -c health -n "__fish_health_needs_command" -f -a "exec" -d 'Tell whether a command is content: run without a shell, killed when late, and whatever it left behind with it'
 complete -c health -n "__fish_health_needs_command" -f -a "damp" -d 'Pass verdicts on, changed only after they were said often enough; several subjects at once'
 complete -c health -n "__fish_health_needs_command" -f -a "score" -d 'Conclude from verdicts what is left of this node\'s priority; 0 gives the address up'
-complete -c health -n "__fish_health_using_subcommand link" -l interval -d 'From the start of a probe to the start of the next, answered or not' -r
+complete -c health -n "__fish_health_using_subcommand link" -l interval -d 'From the start of a probe to the start of the next; one that takes longer delays it' -r
 complete -c health -n "__fish_health_using_subcommand link" -l response-timeout -d 'How long a probe waits for its answer' -r
 complete -c health -n "__fish_health_using_subcommand link" -l retries -d 'Failed probes in a row that make down [default: 3 over the network, 1 for what this host knows]' -r
 complete -c health -n "__fish_health_using_subcommand link" -l k-of-n -d 'Instead, K failed probes of the last N make down' -r
@@ -59,7 +59,7 @@ complete -c health -n "__fish_health_using_subcommand link" -s h -l help -d 'Pri
 complete -c health -n "__fish_health_using_subcommand link" -s V -l version -d 'Print version'
 complete -c health -n "__fish_health_using_subcommand load" -l limit -d 'The highest load for each CPU that is online' -r
 complete -c health -n "__fish_health_using_subcommand load" -l over -d 'The average over so many minutes that the limit is for' -r
-complete -c health -n "__fish_health_using_subcommand load" -l interval -d 'From the start of a probe to the start of the next, answered or not' -r
+complete -c health -n "__fish_health_using_subcommand load" -l interval -d 'From the start of a probe to the start of the next; one that takes longer delays it' -r
 complete -c health -n "__fish_health_using_subcommand load" -l response-timeout -d 'How long a probe waits for its answer' -r
 complete -c health -n "__fish_health_using_subcommand load" -l retries -d 'Failed probes in a row that make down [default: 3 over the network, 1 for what this host knows]' -r
 complete -c health -n "__fish_health_using_subcommand load" -l k-of-n -d 'Instead, K failed probes of the last N make down' -r
@@ -79,7 +79,7 @@ complete -c health -n "__fish_health_using_subcommand load" -l schema -d 'Print 
 complete -c health -n "__fish_health_using_subcommand load" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c health -n "__fish_health_using_subcommand load" -s V -l version -d 'Print version'
 complete -c health -n "__fish_health_using_subcommand disk" -l limit -d 'The highest share of blocks and of inodes in use, in per cent' -r
-complete -c health -n "__fish_health_using_subcommand disk" -l interval -d 'From the start of a probe to the start of the next, answered or not' -r
+complete -c health -n "__fish_health_using_subcommand disk" -l interval -d 'From the start of a probe to the start of the next; one that takes longer delays it' -r
 complete -c health -n "__fish_health_using_subcommand disk" -l response-timeout -d 'How long a probe waits for its answer' -r
 complete -c health -n "__fish_health_using_subcommand disk" -l retries -d 'Failed probes in a row that make down [default: 3 over the network, 1 for what this host knows]' -r
 complete -c health -n "__fish_health_using_subcommand disk" -l k-of-n -d 'Instead, K failed probes of the last N make down' -r
@@ -101,7 +101,7 @@ complete -c health -n "__fish_health_using_subcommand disk" -l schema -d 'Print 
 complete -c health -n "__fish_health_using_subcommand disk" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c health -n "__fish_health_using_subcommand disk" -s V -l version -d 'Print version'
 complete -c health -n "__fish_health_using_subcommand memory" -l limit -d 'What must be left: bytes, with K, M, G or T, or a share of all memory with %' -r
-complete -c health -n "__fish_health_using_subcommand memory" -l interval -d 'From the start of a probe to the start of the next, answered or not' -r
+complete -c health -n "__fish_health_using_subcommand memory" -l interval -d 'From the start of a probe to the start of the next; one that takes longer delays it' -r
 complete -c health -n "__fish_health_using_subcommand memory" -l response-timeout -d 'How long a probe waits for its answer' -r
 complete -c health -n "__fish_health_using_subcommand memory" -l retries -d 'Failed probes in a row that make down [default: 3 over the network, 1 for what this host knows]' -r
 complete -c health -n "__fish_health_using_subcommand memory" -l k-of-n -d 'Instead, K failed probes of the last N make down' -r
@@ -122,7 +122,7 @@ complete -c health -n "__fish_health_using_subcommand memory" -s h -l help -d 'P
 complete -c health -n "__fish_health_using_subcommand memory" -s V -l version -d 'Print version'
 complete -c health -n "__fish_health_using_subcommand tcp" -l dev -d 'Leave by this interface' -r
 complete -c health -n "__fish_health_using_subcommand tcp" -l source -d 'Leave with this address' -r
-complete -c health -n "__fish_health_using_subcommand tcp" -l interval -d 'From the start of a probe to the start of the next, answered or not' -r
+complete -c health -n "__fish_health_using_subcommand tcp" -l interval -d 'From the start of a probe to the start of the next; one that takes longer delays it' -r
 complete -c health -n "__fish_health_using_subcommand tcp" -l response-timeout -d 'How long a probe waits for its answer' -r
 complete -c health -n "__fish_health_using_subcommand tcp" -l retries -d 'Failed probes in a row that make down [default: 3 over the network, 1 for what this host knows]' -r
 complete -c health -n "__fish_health_using_subcommand tcp" -l k-of-n -d 'Instead, K failed probes of the last N make down' -r
@@ -147,7 +147,7 @@ complete -c health -n "__fish_health_using_subcommand http" -l connect -d 'Conne
 complete -c health -n "__fish_health_using_subcommand http" -l ca -d 'Trust the certificates in FILE (PEM) and no others [default: the system\'s]' -r -F
 complete -c health -n "__fish_health_using_subcommand http" -l dev -d 'Leave by this interface' -r
 complete -c health -n "__fish_health_using_subcommand http" -l source -d 'Leave with this address' -r
-complete -c health -n "__fish_health_using_subcommand http" -l interval -d 'From the start of a probe to the start of the next, answered or not' -r
+complete -c health -n "__fish_health_using_subcommand http" -l interval -d 'From the start of a probe to the start of the next; one that takes longer delays it' -r
 complete -c health -n "__fish_health_using_subcommand http" -l response-timeout -d 'How long a probe waits for its answer' -r
 complete -c health -n "__fish_health_using_subcommand http" -l retries -d 'Failed probes in a row that make down [default: 3 over the network, 1 for what this host knows]' -r
 complete -c health -n "__fish_health_using_subcommand http" -l k-of-n -d 'Instead, K failed probes of the last N make down' -r
@@ -171,7 +171,7 @@ complete -c health -n "__fish_health_using_subcommand ping" -l echo-interval -d 
 complete -c health -n "__fish_health_using_subcommand ping" -l max-loss -d 'The highest loss of a good probe, in per cent' -r
 complete -c health -n "__fish_health_using_subcommand ping" -l dev -d 'Leave by this interface' -r
 complete -c health -n "__fish_health_using_subcommand ping" -l source -d 'Leave with this address' -r
-complete -c health -n "__fish_health_using_subcommand ping" -l interval -d 'From the start of a probe to the start of the next, answered or not' -r
+complete -c health -n "__fish_health_using_subcommand ping" -l interval -d 'From the start of a probe to the start of the next; one that takes longer delays it' -r
 complete -c health -n "__fish_health_using_subcommand ping" -l response-timeout -d 'How long a probe waits for its answer' -r
 complete -c health -n "__fish_health_using_subcommand ping" -l retries -d 'Failed probes in a row that make down [default: 3 over the network, 1 for what this host knows]' -r
 complete -c health -n "__fish_health_using_subcommand ping" -l k-of-n -d 'Instead, K failed probes of the last N make down' -r
@@ -195,7 +195,7 @@ complete -c health -n "__fish_health_using_subcommand dns" -l type -d 'The type 
 complete -c health -n "__fish_health_using_subcommand dns" -l expect -d 'Addresses that must be among the answers' -r
 complete -c health -n "__fish_health_using_subcommand dns" -l dev -d 'Leave by this interface' -r
 complete -c health -n "__fish_health_using_subcommand dns" -l source -d 'Leave with this address' -r
-complete -c health -n "__fish_health_using_subcommand dns" -l interval -d 'From the start of a probe to the start of the next, answered or not' -r
+complete -c health -n "__fish_health_using_subcommand dns" -l interval -d 'From the start of a probe to the start of the next; one that takes longer delays it' -r
 complete -c health -n "__fish_health_using_subcommand dns" -l response-timeout -d 'How long a probe waits for its answer' -r
 complete -c health -n "__fish_health_using_subcommand dns" -l retries -d 'Failed probes in a row that make down [default: 3 over the network, 1 for what this host knows]' -r
 complete -c health -n "__fish_health_using_subcommand dns" -l k-of-n -d 'Instead, K failed probes of the last N make down' -r
@@ -215,7 +215,7 @@ complete -c health -n "__fish_health_using_subcommand dns" -l schema -d 'Print t
 complete -c health -n "__fish_health_using_subcommand dns" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c health -n "__fish_health_using_subcommand dns" -s V -l version -d 'Print version'
 complete -c health -n "__fish_health_using_subcommand process" -l pidfile -d 'The file that its number stands in' -r -F
-complete -c health -n "__fish_health_using_subcommand process" -l interval -d 'From the start of a probe to the start of the next, answered or not' -r
+complete -c health -n "__fish_health_using_subcommand process" -l interval -d 'From the start of a probe to the start of the next; one that takes longer delays it' -r
 complete -c health -n "__fish_health_using_subcommand process" -l response-timeout -d 'How long a probe waits for its answer' -r
 complete -c health -n "__fish_health_using_subcommand process" -l retries -d 'Failed probes in a row that make down [default: 3 over the network, 1 for what this host knows]' -r
 complete -c health -n "__fish_health_using_subcommand process" -l k-of-n -d 'Instead, K failed probes of the last N make down' -r
@@ -234,7 +234,7 @@ complete -c health -n "__fish_health_using_subcommand process" -s t -l table -d 
 complete -c health -n "__fish_health_using_subcommand process" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
 complete -c health -n "__fish_health_using_subcommand process" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c health -n "__fish_health_using_subcommand process" -s V -l version -d 'Print version'
-complete -c health -n "__fish_health_using_subcommand exec" -l interval -d 'From the start of a probe to the start of the next, answered or not' -r
+complete -c health -n "__fish_health_using_subcommand exec" -l interval -d 'From the start of a probe to the start of the next; one that takes longer delays it' -r
 complete -c health -n "__fish_health_using_subcommand exec" -l response-timeout -d 'How long a probe waits for its answer' -r
 complete -c health -n "__fish_health_using_subcommand exec" -l retries -d 'Failed probes in a row that make down [default: 3 over the network, 1 for what this host knows]' -r
 complete -c health -n "__fish_health_using_subcommand exec" -l k-of-n -d 'Instead, K failed probes of the last N make down' -r

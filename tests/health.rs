@@ -178,6 +178,14 @@ fn a_stream_tells_a_fault_and_its_end_and_pauses_between() {
 }
 
 #[test]
+fn a_stream_that_ends_within_its_first_look_says_so() {
+    let (_lab, n1, n2) = two();
+    drop_from(&n2, "tcp dport 80 drop");
+    let run = n1.run("health tcp 192.0.2.2:80 --follow --interval 50ms --response-timeout 10s --for 300ms").ended(75);
+    assert_eq!(status(&run.one()), "unknown");
+}
+
+#[test]
 fn ping_counts_what_comes_back_in_both_families() {
     let (_lab, n1, n2) = two();
     for target in ["192.0.2.2", "2001:db8::2"] {
@@ -295,8 +303,67 @@ fn http_is_judged_by_status_and_text() {
     let stranger = n1.run("health http https://192.0.2.2/ --retries 1").ended(1).one();
     assert_eq!(stranger["failure"], "bad-answer");
     assert!(stranger["reason"].as_str().unwrap().contains("certificate"), "{stranger}");
-    for line in ["ftp://192.0.2.2/", "192.0.2.2", "http://192.0.2.2/ --expect-status 20"] {
+    for line in [
+        "ftp://192.0.2.2/",
+        "192.0.2.2",
+        "http://192.0.2.2/ --expect-status 20",
+        "http://192.0.2.2:99999/",
+        "http://[fe80::1]/",
+    ] {
         n1.run(&format!("health http {line}")).ended(2);
+    }
+    // What `openssl req -x509` makes is no certificate of a server.
+    let own = ca.display();
+    let _server = n2.start_shell(&format!("exec openssl s_server -quiet -accept 444 -cert {own} -key {own}.key -www"));
+    eventually("openssl listens", 10 * SECOND, || n2.sh("ss -Hlnt").contains(":444"));
+    let selfsigned = n1.run(&format!("health http https://192.0.2.2:444/ --retries 1 --ca {own}")).ended(1).one();
+    assert!(selfsigned["reason"].as_str().unwrap().contains("a CA has signed"), "{selfsigned}");
+    n1.run("health http https://192.0.2.2/ --ca /nonexistent/ca.pem").ended(6);
+    // The password is the server's business alone.
+    for (url, code) in
+        [("http://me:secret@192.0.2.2/ok", 0), ("http://me:secret@192.0.2.2:81/", 1), ("http://me:secret@x:0/", 2)]
+    {
+        let run = n1.run(&format!("health http {url}")).ended(code);
+        assert!(!run.stdout.contains("secret") && !run.stderr.contains("secret"), "{run:?}");
+    }
+}
+
+/// An address that each link may have needs its link.
+#[test]
+fn a_link_local_address_is_reached_by_its_interface() {
+    let (_lab, n1, n2) = two();
+    let _nginx = nginx(&n2);
+    let told = n2.sh("ip -6 -o addr show dev eth0 scope link");
+    let addr =
+        told.split_whitespace().find(|word| word.starts_with("fe80")).unwrap().split('/').next().unwrap().to_owned();
+    eventually("it is no longer tentative", 10 * SECOND, || {
+        !n2.sh("ip -6 -o addr show dev eth0").contains("tentative")
+    });
+    eventually("nor is ours", 10 * SECOND, || !n1.sh("ip -6 -o addr show dev eth0").contains("tentative"));
+    for line in [format!("tcp [{addr}]:80"), format!("ping {addr}"), format!("dns x --server {addr}")] {
+        let run = n1.run(&format!("health {line}")).ended(2);
+        assert!(run.stderr.contains("name the interface"), "{run:?}");
+    }
+    n1.run(&format!("health tcp [{addr}]:80%eth0")).ended(0);
+    n1.run(&format!("health tcp [{addr}]:80 --dev eth0")).ended(0);
+    let up = n1.run(&format!("health http http://[{addr}%25eth0]/ok --match well")).ended(0).one();
+    assert_eq!(up["subject"], format!("http://[{addr}%25eth0]/ok"));
+    n1.run(&format!("health http http://[{addr}%25eth9]/ok")).ended(5);
+}
+
+/// A resolver that is gone takes no longer than a look may.
+#[test]
+fn a_name_that_nobody_looks_up_in_time_is_unknown() {
+    let (_lab, n1, n2) = two();
+    drop_from(&n2, "udp dport 53 drop");
+    let conf = n1.folder.join("resolv.conf");
+    fs::write(&conf, "nameserver 192.0.2.2\n").unwrap();
+    for line in ["tcp www.example.org:80", "http http://www.example.org/", "ping www.example.org"] {
+        let line = format!("health {line} --retries 1 --response-timeout 300ms");
+        let run =
+            shell_with(&n1, &format!("unshare -m sh -c 'mount --bind $1 /etc/resolv.conf && {line}' sh $1"), &[&conf]);
+        assert!(run.stderr.contains("did not answer in the time given"), "{run:?}");
+        assert_eq!(run.ended(75).one()["error"]["reason"], "no-such-name");
     }
 }
 
@@ -317,9 +384,13 @@ fn a_server_that_does_not_play_by_the_rules_costs_no_more_than_the_time_out() {
                         std::thread::sleep(Duration::from_millis(5));
                     }
                 }
-                _ => {
+                2 => {
                     let _ = stream.write_all(b"nonsense\r\n\r\n");
                 }
+                3 => {
+                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nx");
+                }
+                _ => {}
             }
         }
     });
@@ -328,6 +399,10 @@ fn a_server_that_does_not_play_by_the_rules_costs_no_more_than_the_time_out() {
         let down = n1.run("health http http://192.0.2.2/ --retries 1 --response-timeout 300ms").ended(1).one();
         assert_eq!(down["failure"], failure, "{down}");
         assert!(started.elapsed() < 3 * SECOND);
+    }
+    for broken_off in ["in mid-answer", "before it"] {
+        let down = n1.run("health http http://192.0.2.2/").ended(1).one();
+        assert_eq!((&down["failure"], &down["attempts"]), (&"reset".into(), &1.into()), "{broken_off}: {down}");
     }
 }
 
@@ -654,6 +729,15 @@ fn a_dialect_changes_the_status_and_not_the_record() {
         let verdict = |run: &Run| run.records().first().map(|record| record["status"].clone());
         assert!(runs.iter().all(|run| verdict(run) == verdict(&runs[0])));
     }
+    // What cannot be written, in the dialect too; and a closed output is as bad as a full one.
+    for output in [">/dev/full", ">&-"] {
+        for (dialect, code) in [("", 71), ("--exit nagios", 3), ("--exit ocf", 1), ("--follow --for 100ms", 71)] {
+            let run = shell(&n1, &format!("health link eth0 {dialect} {output}")).ended(code);
+            assert!(run.stderr.contains("standard output"), "{run:?}");
+        }
+    }
+    let table = n1.run("health link eth0 --table --exit nagios").ended(0);
+    assert_eq!(table.stdout.lines().count(), 2, "{table:?}");
 }
 
 // Filters.

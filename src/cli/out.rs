@@ -4,7 +4,7 @@ use super::exit::Exit;
 use super::failure::{Failure, Reason};
 use super::table;
 use crate::record::envelope::{self, Column, Head};
-use crate::sys::clock;
+use crate::sys::{clock, raw};
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
 
@@ -99,6 +99,9 @@ impl Out {
         if self.gone || lines.is_empty() {
             return Ok(());
         }
+        if raw::stdout_was_closed() {
+            return Err(write_failed(nix::errno::Errno::EBADF));
+        }
         // Not through std's stdout, which would look for newlines and copy once more.
         match write_all(lines) {
             Ok(()) => Ok(()),
@@ -115,9 +118,9 @@ impl Out {
         self.gone
     }
 
-    /// Flushes, and prints the table that was collected.
+    /// Flushes, and prints the table that was collected, once.
     pub(crate) fn finish(&mut self) -> Result<(), Failure> {
-        if let Form::Table(columns) = self.form {
+        if let Form::Table(columns) = std::mem::replace(&mut self.form, Form::Json) {
             // Without a row the titles alone say that there is none.
             let text = table::render(columns, &self.rows);
             self.rows.clear();

@@ -7,6 +7,7 @@ use super::table;
 use crate::record::envelope::{self, Head};
 use crate::sys::clock;
 use crate::sys::event::{Signals, Sources};
+use crate::sys::raw;
 use crate::types::time::Tick;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
@@ -122,6 +123,9 @@ impl Stream {
     /// # Errors
     /// `Errno::EPIPE` comes as a failure with `Exit::Yes`: the reader has left.
     pub(crate) fn write_some(&mut self) -> Result<(), Failure> {
+        if self.is_waiting() && raw::stdout_was_closed() {
+            return Err(write_failed(Errno::EBADF));
+        }
         while let Some(first) = self.queue.front() {
             if self.pipe && !self.is_writable() {
                 return Ok(());

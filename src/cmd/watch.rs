@@ -257,7 +257,8 @@ impl<B: Clone + Send + 'static> Watch<B> {
             let untold = last.as_ref().is_some_and(|last| last.evidence == Evidence::Untold);
             let concluded = standing != Status::Unknown || untold;
             let say = if self.follow {
-                fresh || changed || renew.is_some_and(|renew| renew <= now)
+                // One that ends within its first look says so.
+                fresh || changed || renew.is_some_and(|renew| renew <= now) || (over && told.is_none())
             } else {
                 concluded || over
             };

@@ -175,7 +175,7 @@ impl Judge {
 /// How a monitor probes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// From the start of a probe to the start of the next, answered or not.
+    /// From the start of a probe to the start of the next, unless the first takes longer.
     pub(crate) interval: Duration,
     /// The same while the last probe speaks against the verdict.
     pub(crate) fast_interval: Option<Duration>,

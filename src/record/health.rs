@@ -146,6 +146,9 @@ pub(crate) struct Dns {
     pub(crate) rcode: Option<String>,
     /// The records of the type asked for, sorted
     pub(crate) answers: Vec<String>,
+    /// So many more are not named, since the line would be too long to be read
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) answers_left_out: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) response_ms: Option<f64>,
 }
@@ -173,6 +176,26 @@ pub(crate) struct Exec {
     /// The first 1,024 bytes that it printed
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) output: Option<String>,
+}
+
+impl Dns {
+    /// Takes the answers that a line has room for.
+    pub(crate) fn answer(&mut self, answers: Vec<String>) {
+        let (mut room, total) = (ROOM, answers.len());
+        self.answers = answers.into_iter().take_while(|answer| takes(&mut room, answer, 1)).collect();
+        self.answers_left_out = Some(total - self.answers.len()).filter(|left_out| *left_out > 0);
+    }
+}
+
+/// Bytes of a line for a list of names. Our own readers take up to [`MAX_LINE`]; the rest of it, with
+/// [`Base`] twice, is bounded too.
+const ROOM: usize = MAX_LINE / 2;
+
+/// Takes the room that `text` needs as it is written, with quotes and escapes, and `more` bytes beside
+/// it; says whether there was as much.
+fn takes(room: &mut usize, text: &str, more: usize) -> bool {
+    let length = serde_json::to_string(text).map_or(usize::MAX, |text| text.len().saturating_add(more));
+    room.checked_sub(length).map(|left| *room = left).is_some()
 }
 
 /// A verdict as it came in: any record with a subject and a status.
@@ -310,18 +333,12 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// Bytes for services in a line, which our own readers take up to [`MAX_LINE`]: the rest of it is
-    /// names and [`Base`], which is bounded too.
-    const ROOM: usize = MAX_LINE / 2;
-
     /// The services that a line has room for, and how many it has not: first those that are down.
     fn fitting(tally: &Tally) -> (Option<Vec<Counted>>, usize) {
-        let mut room = Self::ROOM;
-        let mut fits = |service: &&score::Counted| {
-            // As it is written: with quotes, escapes, keys and words.
-            let length = serde_json::to_string(&service.subject).map_or(usize::MAX, |text| text.len() + 60);
-            room.checked_sub(length).map(|left| room = left).is_some()
-        };
+        // What the keys and the words of one take at most.
+        const WORDS: usize = 60;
+        let mut room = ROOM;
+        let mut fits = |service: &&score::Counted| takes(&mut room, &service.subject, WORDS);
         let (down, up): (Vec<_>, Vec<_>) =
             tally.services.iter().partition(|service| service.counted_as == Status::Down);
         let mut named: Vec<&score::Counted> = down.into_iter().chain(up).filter(|service| fits(service)).collect();
@@ -600,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn a_score_of_too_many_services_says_how_many_it_leaves_out() {
+    fn what_a_line_has_no_room_for_is_counted() {
         let mut services = BTreeMap::new();
         for number in 0..10_000 {
             let mut service = Service::SILENT;
@@ -614,8 +631,16 @@ mod tests {
         assert_eq!(named.len() + score.services_left_out.unwrap(), 10_000);
         assert_eq!(named.last().unwrap().counted_as, "down", "what is down is named");
         let text = serde_json::to_string(&score).unwrap();
-        assert!((Counted::ROOM / 2..MAX_LINE * 3 / 4).contains(&text.len()), "{}", text.len());
+        assert!((ROOM / 2..MAX_LINE * 3 / 4).contains(&text.len()), "{}", text.len());
         assert_eq!(Score::new("all", Base::One(100), &tally, true).services_left_out, None);
+        let mut dns =
+            Dns { server: String::new(), rcode: None, answers: Vec::new(), answers_left_out: None, response_ms: None };
+        dns.answer(vec!["\"".repeat(255); 200]);
+        assert_eq!(dns.answers.len() + dns.answers_left_out.unwrap(), 200);
+        let length = serde_json::to_string(&dns).unwrap().len();
+        assert!((ROOM / 2..MAX_LINE * 3 / 4).contains(&length), "{length}");
+        dns.answer(vec!["192.0.2.1".to_owned()]);
+        assert_eq!((dns.answers.len(), dns.answers_left_out), (1, None));
     }
 
     #[test]

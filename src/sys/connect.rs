@@ -11,6 +11,8 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
 
 /// More addresses of one name than this are not tried.
 const MOST_ADDRESSES: usize = 16;
@@ -25,31 +27,54 @@ pub(crate) struct Via {
 /// The addresses of a target, with the port that it names or `default_port`.
 ///
 /// # Errors
-/// A name that cannot be looked up, or an interface that is not there. Looking up a name can take
-/// longer than any deadline: the resolver has its own.
-pub(crate) fn resolve(target: &Target, default_port: u16) -> Result<Vec<SocketAddr>> {
+/// A name that cannot be looked up before `deadline`, or an interface that is not there.
+pub(crate) fn resolve(target: &Target, default_port: u16, deadline: Tick) -> Result<Vec<SocketAddr>> {
     match target {
         Target::Address(endpoint) => address(endpoint, default_port).map(|address| vec![address]),
         Target::Name { name, port } => {
-            let failed = |why: String| Error::Missing {
+            let found = look_up(name, port.unwrap_or(default_port), deadline);
+            found.map_err(|why| Error::Missing {
                 doing: "look up".to_owned(),
                 object: name.clone(),
                 what: why,
                 mend: "an address needs no look-up".to_owned(),
                 reason: Missing::Name,
-            };
-            let found = (name.as_str(), port.unwrap_or(default_port))
-                .to_socket_addrs()
-                .map_err(|error| failed(error.to_string()))?;
-            let mut addresses: Vec<SocketAddr> = Vec::new();
-            for address in found.take(MOST_ADDRESSES) {
-                if !addresses.contains(&address) {
-                    addresses.push(address);
-                }
-            }
-            if addresses.is_empty() { Err(failed("it has no address".to_owned())) } else { Ok(addresses) }
+            })
         }
     }
+}
+
+/// Looks a name up in a thread of its own: the resolver has time-outs of its own, longer than ours, and
+/// cannot be told to stop. One look-up that hangs is all that this process has: no other begins meanwhile.
+fn look_up(name: &str, port: u16, deadline: Tick) -> std::result::Result<Vec<SocketAddr>, String> {
+    const STACK: usize = 512 * 1024;
+    static BUSY: AtomicBool = AtomicBool::new(false);
+    if BUSY.swap(true, Ordering::SeqCst) {
+        return Err("an earlier look-up still hangs, the resolver does not answer".to_owned());
+    }
+    let (sender, result) = sync_channel(1);
+    let asked = name.to_owned();
+    let job = move || {
+        let found = (asked.as_str(), port).to_socket_addrs().map(|found| found.take(MOST_ADDRESSES).collect());
+        BUSY.store(false, Ordering::SeqCst);
+        // Nobody listens any more where it was given up.
+        let _ = sender.send(found.map_err(|error| error.to_string()));
+    };
+    if let Err(error) = std::thread::Builder::new().stack_size(STACK).spawn(job) {
+        BUSY.store(false, Ordering::SeqCst);
+        return Err(format!("no thread for it: {error}"));
+    }
+    let mut addresses: Vec<SocketAddr> = result
+        .recv_timeout(deadline.since(clock::boot()))
+        .map_err(|_| "the resolver did not answer in the time given".to_owned())??;
+    let mut seen = Vec::new();
+    addresses.retain(|address| {
+        !seen.contains(address) && {
+            seen.push(*address);
+            true
+        }
+    });
+    if addresses.is_empty() { Err("it has no address".to_owned()) } else { Ok(addresses) }
 }
 
 fn address(endpoint: &Endpoint, default_port: u16) -> Result<SocketAddr> {

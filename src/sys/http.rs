@@ -10,8 +10,9 @@ use crate::types::time::Tick;
 use nix::errno::Errno;
 use socket2::Socket;
 use std::io::{Read, Write};
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::Path;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 use ureq::tls::{PemItem, RootCerts, TlsConfig};
@@ -46,33 +47,76 @@ pub(crate) enum NoResponse {
     Connection(Errno),
     /// Nothing, or not all of it, came in time.
     Timeout,
-    /// The name could not be looked up.
-    NoSuchHost,
+    /// There is no way to the host: its name cannot be looked up, its interface is not there.
+    Nowhere(Error),
     /// It answered, and not as HTTP and TLS ask it to.
     Wrong(String),
 }
 
-/// Checks that `url` can be asked for; says whether it needs TLS.
-///
-/// # Errors
-/// No URL, none of http and https, or one without a host.
-pub(crate) fn check_url(url: &str) -> std::result::Result<bool, String> {
-    let uri: ureq::http::Uri = url.parse().map_err(|error| format!("'{url}' is not a URL: {error}"))?;
-    let tls = match uri.scheme_str() {
-        Some("http") => false,
-        Some("https") => true,
-        _ => return Err(format!("'{url}' is not a URL of http or https (http://192.0.2.1:8080/health)")),
-    };
-    if uri.host().is_none_or(str::is_empty) {
-        return Err(format!("'{url}' names no host"));
+/// A URL of http or https that can be asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Url {
+    /// With user and password, which the server wants, and without the zone of an address, which means
+    /// nothing to it (RFC 6874 §3).
+    asked: String,
+    /// For records and people: without user and password, which are nobody else's.
+    pub(crate) shown: String,
+    pub(crate) tls: bool,
+    /// Its host, without a port.
+    pub(crate) host: Target,
+}
+
+impl FromStr for Url {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+        // In what is no URL the password may have any form: all before the last @ is left out.
+        let hidden = format!("{scheme}://{}", rest.rsplit_once('@').map_or(rest, |(_, rest)| rest));
+        let hidden = if scheme.is_empty() { hidden.trim_start_matches("://") } else { &hidden };
+        let tls = match scheme.to_ascii_lowercase().as_str() {
+            "http" => false,
+            "https" => true,
+            _ => return Err(format!("'{hidden}' is not a URL of http or https (http://192.0.2.1:8080/health)")),
+        };
+        let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let (user, place) = authority.rsplit_once('@').map_or(("", authority), |(user, place)| (user, place));
+        let (host, port) = match place.find(']') {
+            Some(end) if place.starts_with('[') => place.split_at(end + 1),
+            _ => place.split_at(place.find(':').unwrap_or(place.len())),
+        };
+        if host.is_empty() {
+            return Err(format!("'{hidden}' names no host"));
+        }
+        // Without a number it is the usual one (RFC 3986 §3.2.3).
+        let number = port.strip_prefix(':').unwrap_or(port);
+        let is_port = |number: &str| {
+            number.bytes().all(|digit| digit.is_ascii_digit()) && number.parse::<u16>().is_ok_and(|port| port > 0)
+        };
+        if !number.is_empty() && !is_port(number) {
+            return Err(format!("'{hidden}' has no port from 1 to 65535"));
+        }
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        // The percent sign of a zone is written as %25 in a URL, and often is not.
+        let (bare, zone) = bare.split_once('%').map_or((bare, ""), |(bare, zone)| (bare, zone));
+        let zone = zone.strip_prefix("25").unwrap_or(zone);
+        let target = if zone.is_empty() { bare.to_owned() } else { format!("{bare}%{zone}") };
+        let host_asked = if host.starts_with('[') { format!("[{bare}]") } else { bare.to_owned() };
+        let at = if user.is_empty() { "" } else { "@" };
+        let asked = format!("{scheme}://{user}{at}{host_asked}{port}{tail}");
+        asked.parse::<ureq::http::Uri>().map_err(|error| format!("'{hidden}' is not a URL: {error}"))?;
+        if host.starts_with('[') && bare.parse::<Ipv6Addr>().is_err() {
+            return Err(format!("'{hidden}' has no IPv6 address between its brackets"));
+        }
+        let host = target.parse().map_err(|why| format!("the host of '{hidden}': {why}"))?;
+        Ok(Url { asked, shown: format!("{scheme}://{place}{tail}"), tls, host })
     }
-    Ok(tls)
 }
 
 impl Client {
-    /// Makes a client that leaves by `via` and goes to `instead` of a URL's host, where that is given.
+    /// Makes a client that leaves by `via` and goes to `target`, whatever the host of a URL is.
     /// Certificates are read only where TLS needs them: those of `ca`, else the system's.
-    pub(crate) fn new(tls: bool, ca: Option<&Path>, instead: Option<Target>, via: Via) -> Result<Self> {
+    pub(crate) fn new(tls: bool, ca: Option<&Path>, target: Target, via: Via) -> Result<Self> {
         let mut config = Agent::config_builder()
             .proxy(None)
             .max_redirects(0)
@@ -84,15 +128,15 @@ impl Client {
             config = config.tls_config(TlsConfig::builder().root_certs(roots(ca)?).build());
         }
         let connector = Open { via }.chain(RustlsConnector::default());
-        Ok(Client { agent: Agent::with_parts(config.build(), connector, Lookup { instead }) })
+        Ok(Client { agent: Agent::with_parts(config.build(), connector, Lookup { target }) })
     }
 
     /// Gets `url`, and of its body the first `most` bytes.
     ///
     /// # Errors
     /// See [`NoResponse`].
-    pub(crate) fn get(&self, url: &str, most: u64, deadline: Tick) -> std::result::Result<Response, NoResponse> {
-        let request = self.agent.get(url).header("connection", "close");
+    pub(crate) fn get(&self, url: &Url, most: u64, deadline: Tick) -> std::result::Result<Response, NoResponse> {
+        let request = self.agent.get(&url.asked).header("connection", "close");
         let left = deadline.since(clock::boot()).max(Duration::from_millis(1));
         let request = request.config().timeout_global(Some(left)).build();
         let mut response = request.call().map_err(|error| no_response(&error))?;
@@ -112,7 +156,12 @@ fn roots(ca: Option<&Path>) -> Result<RootCerts> {
         reason: super::error::Missing::Feature,
     })?;
     let name = path.display().to_string();
-    let bytes = std::fs::read(path).map_err(|error| Error::io("read", &name, &error))?;
+    let bytes = super::state::read(path)?.ok_or_else(|| Error::File {
+        doing: "read".to_owned(),
+        path: name.clone(),
+        why: "it is not there".to_owned(),
+        mend: "a file with certificates is wanted, in PEM".to_owned(),
+    })?;
     let certificates: Vec<_> = ureq::tls::parse_pem(&bytes)
         .filter_map(|item| match item {
             Ok(PemItem::Certificate(certificate)) => Some(certificate),
@@ -137,7 +186,9 @@ fn io_failed(error: &std::io::Error) -> NoResponse {
         None => match error.raw_os_error() {
             Some(code) => NoResponse::Connection(Errno::from_raw(code)),
             None if error.kind() == std::io::ErrorKind::TimedOut => NoResponse::Timeout,
-            None => NoResponse::Wrong(error.to_string()),
+            // It ended before its answer did.
+            None if error.kind() == std::io::ErrorKind::UnexpectedEof => NoResponse::Connection(Errno::ECONNRESET),
+            None => wrong(error.to_string()),
         },
     }
 }
@@ -145,16 +196,29 @@ fn io_failed(error: &std::io::Error) -> NoResponse {
 fn no_response(error: &ureq::Error) -> NoResponse {
     match error {
         ureq::Error::Timeout(_) => NoResponse::Timeout,
-        ureq::Error::HostNotFound => NoResponse::NoSuchHost,
         ureq::Error::Io(error) => io_failed(error),
-        other => NoResponse::Wrong(other.to_string()),
+        ureq::Error::Other(inner) if let Some(error) = inner.downcast_ref::<Error>() => {
+            NoResponse::Nowhere(error.clone())
+        }
+        other => wrong(other.to_string()),
     }
 }
 
-/// Looks up the host of a URL as every probe does.
+/// What a server did wrong, in words that say what to do where the library's do not.
+fn wrong(said: String) -> NoResponse {
+    // What `openssl req -x509` makes is the certificate of a CA (RFC 5280 §4.2.1.9).
+    NoResponse::Wrong(if said.contains("CaUsedAsEndEntity") {
+        "its certificate is a CA's own and no server's: give the server one that a CA has signed, and --ca the CA's"
+            .to_owned()
+    } else {
+        said
+    })
+}
+
+/// Finds the way to a server as every probe does.
 #[derive(Debug)]
 struct Lookup {
-    instead: Option<Target>,
+    target: Target,
 }
 
 impl Resolver for Lookup {
@@ -162,14 +226,16 @@ impl Resolver for Lookup {
         &self,
         uri: &ureq::http::Uri,
         _: &ureq::config::Config,
-        _: NextTimeout,
+        timeout: NextTimeout,
     ) -> std::result::Result<ResolvedSocketAddrs, ureq::Error> {
-        let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
         let usual = if uri.scheme_str() == Some("https") { 443 } else { 80 };
-        let target = self.instead.clone().or_else(|| host.parse().ok());
-        let found = target.and_then(|target| connect::resolve(&target, uri.port_u16().unwrap_or(usual)).ok());
+        let deadline = clock::boot().after(*timeout.after);
+        let found = connect::resolve(&self.target, uri.port_u16().unwrap_or(usual), deadline);
         let mut addresses = self.empty();
-        found.ok_or(ureq::Error::HostNotFound)?.into_iter().for_each(|address| addresses.push(address));
+        let found = found.map_err(|error| ureq::Error::Other(Box::new(error)))?;
+        for address in found {
+            addresses.push(address);
+        }
         Ok(addresses)
     }
 }
@@ -282,10 +348,45 @@ mod tests {
 
     #[test]
     fn only_http_has_a_url_here() {
-        assert!(!check_url("http://192.0.2.1:8080/health").unwrap());
-        assert!(check_url("https://www.example.org").unwrap());
-        for url in ["", "www.example.org", "ftp://x/", "http://", "http:///x", "/x", "http://a b/"] {
-            assert!(check_url(url).is_err(), "{url}");
+        assert!(!"http://192.0.2.1:8080/health".parse::<Url>().unwrap().tls);
+        assert!("HTTPS://www.example.org".parse::<Url>().unwrap().tls);
+        for url in [
+            "",
+            "www.example.org",
+            "ftp://x/",
+            "http://",
+            "http:///x",
+            "/x",
+            "http://a b/",
+            "http://a:99999/",
+            "http://a:0/",
+            "http://a:+1/",
+            "http://[::1]x/",
+            "http://[::1/",
+            "http://[x]/",
+        ] {
+            assert!(url.parse::<Url>().is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_zone_is_a_way_and_not_a_part_of_the_question() {
+        for text in ["http://[fe80::1%25eth0]:8080/x", "http://[fe80::1%eth0]:8080/x"] {
+            let url: Url = text.parse().unwrap();
+            assert_eq!((url.asked.as_str(), url.shown.as_str()), ("http://[fe80::1]:8080/x", text));
+            assert_eq!(url.host.to_string(), "fe80::1%eth0");
+        }
+    }
+
+    #[test]
+    fn a_password_is_asked_with_and_never_shown() {
+        let url: Url = "http://user:secret@www.example.org:80/a@b".parse().unwrap();
+        assert_eq!(url.asked, "http://user:secret@www.example.org:80/a@b");
+        assert_eq!(url.shown, "http://www.example.org:80/a@b");
+        for wrong in ["user:secret@x", "http://user:secret@x:99999/", "http://user:sec/secret@x", "ftp://user:secret@x"]
+        {
+            let said = wrong.parse::<Url>().unwrap_err();
+            assert!(!said.contains("secret") && !said.contains("user"), "{said}");
         }
     }
 }

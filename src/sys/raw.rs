@@ -8,7 +8,28 @@ use crate::types::net::Mac;
 use nix::errno::Errno;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+/// Whether standard output was closed when this process began. Before `main` std opens /dev/null in its
+/// place, where records would vanish without a word.
+pub(crate) fn stdout_was_closed() -> bool {
+    STDOUT_WAS_CLOSED.load(Ordering::Relaxed)
+}
+
+static STDOUT_WAS_CLOSED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn look_at_stdout() {
+    // SAFETY: no pointers, and it only asks (fcntl(2)).
+    let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
+    STDOUT_WAS_CLOSED.store(flags == -1, Ordering::Relaxed);
+}
+
+// SAFETY: the loader calls what stands in this section before `main`, with no other thread about, and the
+// function needs nothing of std.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = look_at_stdout;
 
 /// The effective capability set of this thread as a bit mask; 0 where it cannot be read.
 pub(crate) fn effective_capabilities() -> u64 {

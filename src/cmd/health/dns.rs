@@ -68,12 +68,12 @@ fn run(flags: &Flags, process: &mut Process) -> Result<Exit, Failure> {
         Some(server) => server,
         None => configured_server()?,
     };
-    let via = flags.way.via(server.dev());
+    let via = flags.way.via(&server)?;
     let (qname, qtype, expect, asked) =
         (flags.qname.clone(), flags.qtype.clone(), flags.expect.clone(), server.clone());
     let probe = move |deadline: Tick, _: &Stop| {
         let asking = || -> Result<_, Failure> {
-            let to = connect::resolve(&asked, PORT)?.into_iter().next();
+            let to = connect::resolve(&asked, PORT, deadline)?.into_iter().next();
             let to = to.ok_or_else(|| Failure::usage("the server has no address"))?;
             let [high, low] = raw::random()?;
             let question = Question::new(&qname, &qtype, u16::from_be_bytes([high, low])).map_err(Failure::usage)?;
@@ -84,7 +84,13 @@ fn run(flags: &Flags, process: &mut Process) -> Result<Exit, Failure> {
             Ok(asking) => asking,
             Err(failure) => return Probed::untold(failure),
         };
-        let mut body = Dns { server: asked.to_string(), rcode: None, answers: Vec::new(), response_ms: None };
+        let mut body = Dns {
+            server: asked.to_string(),
+            rcode: None,
+            answers: Vec::new(),
+            answers_left_out: None,
+            response_ms: None,
+        };
         let started = clock::boot();
         let answer = match ask(to, &question, &bytes, &via, deadline) {
             Ok(answer) => answer,
@@ -94,7 +100,7 @@ fn run(flags: &Flags, process: &mut Process) -> Result<Exit, Failure> {
         let well = answer.is_no_error() && !answer.answers.is_empty() && all_there;
         body.response_ms = Some(millis(clock::boot().since(started)));
         body.rcode = Some(answer.rcode);
-        body.answers = answer.answers;
+        body.answer(answer.answers);
         Probed::new(if well { Evidence::Good } else { Evidence::Bad(Fault::BadAnswer) }, body)
     };
     let check = Check {

@@ -7,8 +7,7 @@ use crate::cmd::watch::Probed;
 use crate::decide::monitor::{Evidence, Fault};
 use crate::record::health::{HTTP_COLUMNS, HTTP_SCHEMA, Http};
 use crate::sys::clock;
-use crate::sys::error::{Error, Missing};
-use crate::sys::http::{Client, NoResponse, check_url};
+use crate::sys::http::{Client, NoResponse, Url};
 use crate::sys::worker::Stop;
 use crate::types::target::Target;
 use crate::types::time::{Tick, millis};
@@ -73,13 +72,16 @@ fn statuses(text: &str) -> Result<(u16, u16), String> {
 }
 
 fn run(flags: &Flags, process: &mut Process) -> Result<Exit, Failure> {
-    let tls = check_url(&flags.url).map_err(Failure::usage)?;
-    let via = flags.way.via(flags.connect.as_ref().and_then(Target::dev));
-    let client = Client::new(tls, flags.ca.as_deref(), flags.connect.clone(), via.clone())?;
-    let (url, text, good) = (flags.url.clone(), flags.text.clone(), flags.expect_status.clone());
+    let url: Url = flags.url.parse().map_err(Failure::usage)?;
+    let shown = url.shown.clone();
+    let target = flags.connect.as_ref().unwrap_or(&url.host);
+    let via = flags.way.via(target)?;
+    let client = Client::new(url.tls, flags.ca.as_deref(), target.clone(), via.clone())?;
+    let (text, good) = (flags.text.clone(), flags.expect_status.clone());
     let probe = move |deadline: Tick, _: &Stop| {
         let started = clock::boot();
-        let mut body = Http { url: url.clone(), http_status: None, response_ms: None, matched: None, reason: None };
+        let mut body =
+            Http { url: url.shown.clone(), http_status: None, response_ms: None, matched: None, reason: None };
         match client.get(&url, MOST_BODY, deadline) {
             Ok(response) => {
                 body.http_status = Some(response.status);
@@ -90,15 +92,9 @@ fn run(flags: &Flags, process: &mut Process) -> Result<Exit, Failure> {
                 let well = fits && body.matched != Some(false);
                 Probed::new(if well { Evidence::Good } else { Evidence::Bad(Fault::BadAnswer) }, body)
             }
-            Err(NoResponse::Connection(errno)) => failed(errno, "get", &url, &via, body),
+            Err(NoResponse::Connection(errno)) => failed(errno, "get", &url.shown, &via, body),
             Err(NoResponse::Timeout) => Probed::new(Evidence::Bad(Fault::Timeout), body),
-            Err(NoResponse::NoSuchHost) => Probed::untold(Error::Missing {
-                doing: "get".to_owned(),
-                object: url.clone(),
-                what: "its host cannot be looked up".to_owned(),
-                mend: "an address needs no look-up".to_owned(),
-                reason: Missing::Name,
-            }),
+            Err(NoResponse::Nowhere(error)) => Probed::untold(error),
             // A wrong certificate is an answer that no client takes.
             Err(NoResponse::Wrong(why)) => {
                 body.reason = Some(why);
@@ -108,8 +104,8 @@ fn run(flags: &Flags, process: &mut Process) -> Result<Exit, Failure> {
     };
     let check = Check {
         kind: "health.http",
-        subject: flags.url.clone(),
-        doing: format!("get {}", flags.url),
+        doing: format!("get {shown}"),
+        subject: shown,
         usual: Usual::Network,
         answers_in: None,
         news: None,

@@ -20,7 +20,9 @@ use crate::record::health::{Range, Round, Verdict, failure, tick};
 use crate::sys::Error;
 use crate::sys::clock;
 use crate::sys::connect::Via;
+use crate::types::net::Endpoint;
 use crate::types::status::Status;
+use crate::types::target::Target;
 use crate::types::time::{Span, Tick, WallTime, millis};
 use clap::Args;
 use nix::errno::Errno;
@@ -51,6 +53,9 @@ pub const TOOL: Tool = Tool {
 /// Most services that damp and score keep apart: more is a mistake upstream.
 const MOST_SUBJECTS: usize = 10_000;
 
+/// A record that names it, more than once, must fit the line that its readers take.
+const LONGEST_SUBJECT: usize = 4096;
+
 /// How a check is repeated and judged. Flags of all checks.
 #[derive(Args, Debug)]
 struct Monitoring {
@@ -58,7 +63,7 @@ struct Monitoring {
     #[arg(long, display_order = 100)]
     follow: bool,
 
-    /// From the start of a probe to the start of the next, answered or not
+    /// From the start of a probe to the start of the next; one that takes longer delays it
     #[arg(long, value_name = "D", default_value = "5s", display_order = 101)]
     interval: Span,
 
@@ -166,8 +171,22 @@ struct Way {
 }
 
 impl Way {
-    fn via(&self, of_target: Option<&str>) -> Via {
-        Via { source: self.source, dev: self.dev.clone().or_else(|| of_target.map(str::to_owned)) }
+    /// The way to `target`.
+    ///
+    /// # Errors
+    /// A link-local address without a link: the kernel says no more of it than "Invalid argument".
+    fn via(&self, target: &Target) -> Result<Via, Failure> {
+        let dev = self.dev.clone().or_else(|| target.dev().map(str::to_owned));
+        if let Target::Address(Endpoint { addr: IpAddr::V6(addr), .. }) = target
+            && addr.is_unicast_link_local()
+            && dev.is_none()
+        {
+            return Err(Failure::usage(format!(
+                "'{target}' is a link-local address, and each link may have it: name the interface (%eth0 behind it, \
+                 or --dev eth0)"
+            )));
+        }
+        Ok(Via { source: self.source, dev })
     }
 }
 
@@ -188,6 +207,9 @@ struct Check<B> {
 impl<B: Clone + Serialize + Send + 'static> Check<B> {
     fn run(self, flags: &Monitoring, process: &mut Process) -> Result<Exit, Failure> {
         let settings = flags.settings(self.usual)?;
+        if [Some(&self.subject), flags.name.as_ref()].into_iter().flatten().any(|name| name.len() > LONGEST_SUBJECT) {
+            return Err(Failure::usage(format!("what is checked has a name of more than {LONGEST_SUBJECT} bytes")));
+        }
         let (answer, told_at_once) = match self.answers_in {
             Some(answer) => (answer, self.news.is_some() && flags.follow),
             None => (settings.response_timeout, false),
@@ -229,17 +251,23 @@ impl<B: Clone + Serialize + Send + 'static> Check<B> {
 }
 
 /// Gives the statuses of a run, a failed one too, in the dialect that was asked for.
-fn in_dialect(dialect: Option<Dialect>, process: &Process, outcome: Result<Exit, Failure>) -> Result<Exit, Failure> {
-    match (dialect, outcome) {
-        (Some(dialect), Ok(exit)) => Ok(dialect.of(exit)),
-        (Some(dialect), Err(failure)) => {
+fn in_dialect(
+    dialect: Option<Dialect>,
+    process: &mut Process,
+    outcome: Result<Exit, Failure>,
+) -> Result<Exit, Failure> {
+    let Some(dialect) = dialect else { return outcome };
+    // What cannot be written is a failure of the run too, and known only then.
+    let written = process.out.finish();
+    Ok(match outcome.and_then(|exit| written.map(|()| exit)) {
+        Ok(exit) => dialect.of(exit),
+        Err(failure) => {
             if !failure.sentence.is_empty() {
                 process.complain(&failure.sentence);
             }
-            Ok(dialect.of(failure.exit))
+            dialect.of(failure.exit)
         }
-        (None, outcome) => outcome,
-    }
+    })
 }
 
 /// What an errno of the network says about the other side.

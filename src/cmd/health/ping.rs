@@ -84,9 +84,9 @@ fn run(flags: &Flags, process: &mut Process) -> Result<Exit, Failure> {
             flags.monitoring.response_timeout
         )));
     }
-    let via = flags.way.via(target.dev());
+    let via = flags.way.via(&target)?;
     let probe = move |deadline: Tick, _: &Stop| {
-        let to = match connect::resolve(&target, 0) {
+        let to = match connect::resolve(&target, 0, deadline) {
             Ok(addresses) => addresses.into_iter().next(),
             Err(error) => return Probed::untold(error),
         };

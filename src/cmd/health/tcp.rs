@@ -50,7 +50,7 @@ fn run(flags: &Flags, process: &mut Process) -> Result<Exit, Failure> {
     let Some(port) = target.port() else {
         return Err(Failure::usage(format!("'{target}' names no port (192.0.2.10:80)")));
     };
-    let via = flags.way.via(target.dev());
+    let via = flags.way.via(&target)?;
     let probe = move |deadline: Tick, _: &Stop| look(&target, port, &via, deadline);
     let check = Check {
         kind: "health.tcp",
@@ -65,7 +65,7 @@ fn run(flags: &Flags, process: &mut Process) -> Result<Exit, Failure> {
 }
 
 fn look(target: &Target, port: u16, via: &Via, deadline: Tick) -> Probed<Tcp> {
-    let addresses = match connect::resolve(target, port) {
+    let addresses = match connect::resolve(target, port, deadline) {
         Ok(addresses) => addresses,
         Err(error) => return Probed::untold(error),
     };
