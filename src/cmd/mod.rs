@@ -3,6 +3,7 @@
 pub mod bucket;
 mod decider;
 pub mod fence;
+pub mod gw;
 pub mod hash_owner;
 pub mod health;
 pub mod heartbeat;
@@ -20,6 +21,7 @@ use crate::cli::Tool;
 pub const TOOLS: &[&Tool] = &[
     &bucket::TOOL,
     &fence::TOOL,
+    &gw::TOOL,
     &hash_owner::TOOL,
     &health::TOOL,
     &heartbeat::TOOL,

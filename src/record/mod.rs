@@ -6,6 +6,7 @@ pub(crate) mod config;
 pub(crate) mod elect;
 pub(crate) mod envelope;
 pub(crate) mod fence;
+pub(crate) mod gw;
 pub(crate) mod hash_owner;
 pub(crate) mod health;
 pub(crate) mod heartbeat;

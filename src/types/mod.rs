@@ -4,6 +4,7 @@ pub(crate) mod bucket;
 pub(crate) mod cluster;
 pub(crate) mod draw;
 pub(crate) mod flow;
+pub(crate) mod gateway;
 pub(crate) mod link;
 pub(crate) mod net;
 pub(crate) mod node;

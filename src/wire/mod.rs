@@ -4,6 +4,7 @@ pub(crate) mod arp;
 pub(crate) mod checksum;
 pub(crate) mod clusterip;
 pub(crate) mod dns;
+pub(crate) mod env_conf;
 pub(crate) mod ethernet;
 pub(crate) mod fence;
 pub(crate) mod flow;

@@ -305,7 +305,12 @@ fn pct(part: u64, whole: u64) -> f64 {
 ///
 /// One of another boot, or of a clock that is ahead, is no verdict of today. Its own time counts only
 /// where it has no arrival and `skew` says how far ahead that may be: in a run that reads files.
-fn standing(said: &Verdict, boot_id: &str, skew: Option<Duration>, now: Tick) -> Result<Word, String> {
+pub(in crate::cmd) fn standing(
+    said: &Verdict,
+    boot_id: &str,
+    skew: Option<Duration>,
+    now: Tick,
+) -> Result<Word, String> {
     // Older than anything that was said today.
     const NO_VERDICT: Word = Word { status: Status::Unknown, arrived: Tick(Duration::ZERO), expires: None };
     if said.boot_id.as_ref().is_some_and(|other| other != boot_id) {

@@ -1,0 +1,57 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_gw_global_optspecs
+    string join \n h/help V/version
+end
+
+function __fish_gw_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_gw_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_gw_using_subcommand
+    set -l cmd (__fish_gw_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c gw -n "__fish_gw_needs_command" -s h -l help -d 'Print help'
+complete -c gw -n "__fish_gw_needs_command" -s V -l version -d 'Print version'
+complete -c gw -n "__fish_gw_needs_command" -f -a "import" -d 'Read the env.conf of BashLb, and print its gateways as --gateways reads them'
+complete -c gw -n "__fish_gw_needs_command" -f -a "split" -d 'Conclude from verdicts about gateways how new flows are split over them'
+complete -c gw -n "__fish_gw_using_subcommand import" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
+complete -c gw -n "__fish_gw_using_subcommand import" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
+complete -c gw -n "__fish_gw_using_subcommand import" -s t -l table -d 'Print a table for a person instead of JSON'
+complete -c gw -n "__fish_gw_using_subcommand import" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
+complete -c gw -n "__fish_gw_using_subcommand import" -s h -l help -d 'Print help'
+complete -c gw -n "__fish_gw_using_subcommand import" -s V -l version -d 'Print version'
+complete -c gw -n "__fish_gw_using_subcommand split" -l gateways -d 'The gateways: a JSON array, JSON lines as gw import prints them, or lines ADDR key=value ...' -r
+complete -c gw -n "__fish_gw_using_subcommand split" -l gateway -d 'One gateway: name= dev= weight= tier= expect= method= target=' -r
+complete -c gw -n "__fish_gw_using_subcommand split" -l name -d 'What the plan is called' -r
+complete -c gw -n "__fish_gw_using_subcommand split" -l redistribute -d 'Who gets the share of a gateway that is dead' -r -f -a "nearest\t'The nearest living one in the order given, of two the earlier'
+proportional\t'All living ones, in proportion'
+next-tier\t'The living ones of the next tier, in proportion'"
+complete -c gw -n "__fish_gw_using_subcommand split" -l mark-mask -d 'The bits of a mark that are ours' -r
+complete -c gw -n "__fish_gw_using_subcommand split" -l standby -d 'While FILE, or standby.GATEWAY beside it, is there that gateway gets no new flows' -r -F
+complete -c gw -n "__fish_gw_using_subcommand split" -l max-skew -d 'Once, take a record without arrival by its own time, at most so far ahead of ours' -r
+complete -c gw -n "__fish_gw_using_subcommand split" -l state -d 'Remember from run to run' -r -F
+complete -c gw -n "__fish_gw_using_subcommand split" -l renew -d 'Repeat the conclusion at least every D, for as long as what it rests on holds' -r
+complete -c gw -n "__fish_gw_using_subcommand split" -l for -d 'End after D with the status of the last conclusion' -r
+complete -c gw -n "__fish_gw_using_subcommand split" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
+complete -c gw -n "__fish_gw_using_subcommand split" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
+complete -c gw -n "__fish_gw_using_subcommand split" -l follow -d 'Conclude after each step of the input, and print what changed'
+complete -c gw -n "__fish_gw_using_subcommand split" -l pass -d 'Copy each line of input first'
+complete -c gw -n "__fish_gw_using_subcommand split" -l exit-zero -d 'End with status 0 whatever was concluded'
+complete -c gw -n "__fish_gw_using_subcommand split" -s t -l table -d 'Print a table for a person instead of JSON'
+complete -c gw -n "__fish_gw_using_subcommand split" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
+complete -c gw -n "__fish_gw_using_subcommand split" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gw -n "__fish_gw_using_subcommand split" -s V -l version -d 'Print version'

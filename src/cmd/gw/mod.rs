@@ -1,0 +1,62 @@
+//! `gw`: which way out?
+
+mod import;
+mod split;
+
+use crate::cli::{Failure, Tool, Verbs};
+use crate::record::gw::{read_file, read_words};
+use crate::sys;
+use crate::types::gateway::Gateway;
+use clap::Args;
+use std::path::Path;
+
+/// The command.
+pub const TOOL: Tool = Tool {
+    name: "gw",
+    about: "Decide how new flows are split over several gateways",
+    verbs: Verbs::Many(&[import::VERB, split::VERB]),
+};
+
+/// More are no gateways of one host: each has a mark of its own.
+const MOST: usize = 100;
+
+/// The gateways, on the command line or in a file.
+#[derive(Args, Debug)]
+struct Gateways {
+    /// The gateways: a JSON array, JSON lines as gw import prints them, or lines ADDR key=value ...
+    #[arg(long, value_name = "FILE")]
+    gateways: Option<String>,
+
+    /// One gateway: name= dev= weight= tier= expect= method= target=
+    #[arg(long, value_name = "ADDR[,key=value...]", value_parser = read_words)]
+    gateway: Vec<Gateway>,
+}
+
+impl Gateways {
+    /// All that are named, in order.
+    ///
+    /// # Errors
+    /// The file cannot be read or describes none; a gateway is named twice; there are too many.
+    fn all(&self) -> Result<Vec<Gateway>, Failure> {
+        let mut all = self.gateway.clone();
+        if let Some(name) = &self.gateways {
+            let wrong = |line: usize, why: String| {
+                let place = if line == 0 { String::new() } else { format!("line {line}: ") };
+                Failure::input(format!("cannot use the gateways of {name}: {place}{why} (see: man gw)"))
+            };
+            let bytes =
+                sys::state::read(Path::new(name))?.ok_or_else(|| wrong(0, "there is no such file".to_owned()))?;
+            let text = String::from_utf8(bytes).map_err(|_| wrong(0, "it is no text".to_owned()))?;
+            all.extend(read_file(&text).map_err(|(line, why)| wrong(line, why))?);
+        }
+        for (at, gateway) in all.iter().enumerate() {
+            if all[..at].iter().any(|other| other.subject() == gateway.subject()) {
+                return Err(Failure::usage(format!("{} is named twice", gateway.subject())));
+            }
+        }
+        if all.len() > MOST {
+            return Err(Failure::usage(format!("{} gateways are more than {MOST}", all.len())));
+        }
+        Ok(all)
+    }
+}

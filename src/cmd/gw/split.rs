@@ -1,0 +1,336 @@
+//! `gw split`: verdicts about gateways in, the plan out.
+
+use super::{Gateways, MOST};
+use crate::cli::args::{self, flags};
+use crate::cli::stream::Stream;
+use crate::cli::{Exit, Failure, Process, Verb};
+use crate::cmd::decider::{self, Concluded, Decider, Deciding, Step};
+use crate::cmd::health::standing;
+use crate::cmd::memory::Memory;
+use crate::decide::gw::{self, Candidate, Redistribute, SLOTS};
+use crate::decide::score::Word;
+use crate::record::Head;
+use crate::record::gw::{Moved, Piece, Remembered, SPLIT_COLUMNS, SPLIT_SCHEMA, Split, read_object};
+use crate::record::health::verdict;
+use crate::record::line::Line;
+use crate::sys::clock;
+use crate::sys::state::{folder, standby, standby_file};
+use crate::types::gateway::Gateway;
+use crate::types::status::Status;
+use crate::types::time::{Span, Tick, millis};
+use clap::{ArgMatches, Args, ValueEnum};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+pub(super) const VERB: Verb = Verb {
+    name: "split",
+    about: "Conclude from verdicts about gateways how new flows are split over them",
+    examples: "(health ping 192.0.2.53 --name 192.0.2.1; health ping 192.0.2.54 --name 192.0.2.2) | \
+               gw split --gateway 192.0.2.1,weight=0.3 --gateway 192.0.2.2,weight=0.7\n\
+               ... | gw split --gateways gateways.jsonl --state split.json --table        each minute from cron",
+    args: flags::<Flags>,
+    schemas: &[SPLIT_SCHEMA],
+    columns: SPLIT_COLUMNS,
+    run,
+};
+
+#[derive(Args, Debug)]
+struct Flags {
+    #[command(flatten)]
+    gateways: Gateways,
+
+    /// What the plan is called
+    #[arg(long, value_name = "NAME", default_value = "-")]
+    name: String,
+
+    /// Who gets the share of a gateway that is dead
+    #[arg(long, value_name = "TO", default_value = "nearest")]
+    redistribute: To,
+
+    /// The bits of a mark that are ours
+    #[arg(long, value_name = "MASK", default_value = "0x00ff0000", value_parser = mask)]
+    mark_mask: u32,
+
+    /// While FILE, or standby.GATEWAY beside it, is there that gateway gets no new flows
+    #[arg(long, value_name = "FILE")]
+    standby: Option<PathBuf>,
+
+    /// Once, take a record without arrival by its own time, at most so far ahead of ours
+    #[arg(long, value_name = "D", default_value = "2s")]
+    max_skew: Span,
+
+    #[command(flatten)]
+    deciding: Deciding,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum To {
+    /// The nearest living one in the order given, of two the earlier
+    Nearest,
+    /// All living ones, in proportion
+    Proportional,
+    /// The living ones of the next tier, in proportion
+    NextTier,
+}
+
+impl To {
+    fn how(self) -> Redistribute {
+        match self {
+            To::Nearest => Redistribute::Nearest,
+            To::Proportional => Redistribute::Proportional,
+            To::NextTier => Redistribute::NextTier,
+        }
+    }
+}
+
+/// The routing table of gateway number 1 is the next one.
+const TABLES: u32 = 7000;
+/// Marks that probes need, from the highest down.
+const PROBES: u32 = 100;
+
+/// A mask of neighbouring bits, with room for a mark for each gateway and each probe.
+fn mask(text: &str) -> Result<u32, String> {
+    let digits = text.strip_prefix("0x").or(text.strip_prefix("0X"));
+    let number = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok()).filter(|mask| *mask != 0);
+    let mask = number.ok_or_else(|| format!("'{text}' is not a mask (0x00ff0000)"))?;
+    let values = mask >> mask.trailing_zeros();
+    if values & values.wrapping_add(1) != 0 {
+        return Err(format!("the bits of {text} are not neighbours"));
+    }
+    if values < 0xff { Err(format!("{text} has fewer than 8 bits")) } else { Ok(mask) }
+}
+
+fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
+    let flags: Flags = args::read(matches)?;
+    flags.deciding.check()?;
+    let gateways = flags.gateways.all()?;
+    let memory = flags.deciding.memory("gw-split", process);
+    let _lock = memory.as_ref().map(|memory| memory.lock(process)).transpose()?;
+    let mut splitter = Splitter::new(&flags, gateways, memory, process)?;
+    decider::run(&mut splitter, &flags.deciding, process)
+}
+
+struct Splitter<'a> {
+    flags: &'a Flags,
+    /// Whether the gateways are those that records of `gw probe` describe.
+    learns: bool,
+    gateways: Vec<Gateway>,
+    verdicts: BTreeMap<String, Word>,
+    remembered: Remembered,
+    kept: Remembered,
+    memory: Option<Memory>,
+    boot_id: String,
+    node: String,
+    /// What a stream said last, and when.
+    said: Option<Split>,
+    said_at: Tick,
+}
+
+impl<'a> Splitter<'a> {
+    fn new(
+        flags: &'a Flags,
+        gateways: Vec<Gateway>,
+        memory: Option<Memory>,
+        process: &Process,
+    ) -> Result<Self, Failure> {
+        let kept: Option<Remembered> = match &memory {
+            Some(memory) => memory.read(process, Ok)?,
+            None => None,
+        };
+        let kept = kept.unwrap_or_default();
+        Ok(Splitter {
+            flags,
+            learns: gateways.is_empty(),
+            gateways,
+            verdicts: BTreeMap::new(),
+            remembered: kept.clone(),
+            kept,
+            memory,
+            boot_id: clock::boot_id(),
+            node: process.node.clone(),
+            said: None,
+            said_at: clock::boot(),
+        })
+    }
+
+    /// Each gateway's status: a verdict that has expired is none.
+    fn status(&self, subject: &str, now: Tick) -> Status {
+        let said = self.verdicts.get(subject).filter(|said| said.expires.is_none_or(|expires| expires > now));
+        said.map_or(Status::Unknown, |said| said.status)
+    }
+
+    /// The text of a gateway's standby file.
+    fn standby(&self, subject: &str) -> Result<Option<String>, Failure> {
+        let path = match &self.flags.standby {
+            Some(path) => {
+                let mut path = path.clone().into_os_string();
+                path.push(format!(".{subject}"));
+                PathBuf::from(path)
+            }
+            None => standby_file(subject),
+        };
+        Ok(standby(Some(&path), None)?.map(|standby| standby.reason))
+    }
+
+    fn conclude(&mut self, now: Tick) -> Result<(Split, Exit), Failure> {
+        let subjects: Vec<String> = self.gateways.iter().map(Gateway::subject).collect();
+        let mut candidates = Vec::new();
+        let mut words = Vec::new();
+        for (gateway, subject) in self.gateways.iter().zip(&subjects) {
+            let status = self.status(subject, now);
+            let before = self.remembered.up.get(subject).map(|up| if *up { Status::Up } else { Status::Down });
+            let lives = gw::is_alive(status, before);
+            if status != Status::Unknown {
+                self.remembered.up.insert(subject.clone(), lives);
+            }
+            let rests = self.standby(subject)?.is_some();
+            words.push(if rests { "standby" } else { status.as_str() });
+            candidates.push(Candidate { weight: gateway.weight.0, tier: gateway.tier, alive: lives && !rests });
+        }
+        let plan = gw::split(&candidates, self.flags.redistribute.how());
+        let mask = self.flags.mark_mask;
+        let most = (mask >> mask.trailing_zeros()).saturating_sub(PROBES).min(u32::try_from(MOST).unwrap_or(u32::MAX));
+        self.remembered.numbers.retain(|subject, _| subjects.contains(subject));
+        let known: Vec<Option<u32>> =
+            subjects.iter().map(|subject| self.remembered.numbers.get(subject).copied()).collect();
+        let numbers = gw::number(&known, most);
+        let mut pieces = Vec::new();
+        for (at, (gateway, subject)) in self.gateways.iter().zip(&subjects).enumerate() {
+            let number = numbers[at].ok_or_else(|| {
+                Failure::usage(format!("{} gateways are more than the mask has marks for", self.gateways.len()))
+            })?;
+            self.remembered.numbers.insert(subject.clone(), number);
+            let range = plan.ranges[at].as_ref();
+            pieces.push(Piece {
+                gateway: subject.clone(),
+                name: gateway.name.clone(),
+                dev: gateway.dev.clone(),
+                status: words[at],
+                weight: gateway.weight.0,
+                share: f64::from(gw::len(range)) / f64::from(SLOTS),
+                slots: range.map(|range| [*range.start(), *range.end()]),
+                mark: format!("{:#010x}", number << mask.trailing_zeros()),
+                table: TABLES + number,
+            });
+        }
+        let moved = plan.moved.iter().map(|moved| Moved {
+            from: subjects[moved.from].clone(),
+            to: subjects[moved.to].clone(),
+            slots: moved.slots,
+        });
+        let split =
+            Split { slots: SLOTS, mark_mask: format!("{mask:#010x}"), gateways: pieces, moved: moved.collect() };
+        let exit = if split.gateways.iter().any(|piece| piece.slots.is_some()) {
+            Exit::Yes
+        } else if words.iter().all(|word| *word == Status::Unknown.as_str()) {
+            Exit::Undecided
+        } else {
+            Exit::No
+        };
+        Ok((split, exit))
+    }
+
+    fn keep(&mut self) -> Result<(), Failure> {
+        if let Some(memory) = &self.memory
+            && self.kept != self.remembered
+        {
+            memory.write(&self.remembered)?;
+            self.kept = self.remembered.clone();
+        }
+        Ok(())
+    }
+
+    fn head(&self, now: Tick, renewal: bool) -> Head {
+        let mut head = Head::new("gw.split").about(&self.flags.name);
+        head.received_ms = Some(now.as_ms());
+        head.renewal = renewal;
+        head.valid_for_ms = self.flags.deciding.follow.then(|| millis(self.flags.deciding.renew.0 * 3));
+        head
+    }
+}
+
+impl Decider for Splitter<'_> {
+    fn take(&mut self, text: &str, now: Tick) -> Result<bool, String> {
+        let line = Line::parse(text)?;
+        let Some(said) = verdict(&line, &self.node)? else { return Ok(false) };
+        if self.learns && line.get::<String>("kind")?.as_deref() == Some("gw.probe") {
+            let gateway = read_object(&line)?;
+            match self.gateways.iter().position(|known| known.subject() == gateway.subject()) {
+                Some(at) => self.gateways[at] = gateway,
+                None if self.gateways.len() < MOST => self.gateways.push(gateway),
+                None => return Err(format!("there are more than {MOST} gateways")),
+            }
+        }
+        if !self.gateways.iter().any(|gateway| gateway.subject() == said.subject) {
+            return Ok(false);
+        }
+        let skew = (!self.flags.deciding.follow).then_some(self.flags.max_skew.0);
+        let word = standing(&said, &self.boot_id, skew, now)?;
+        let renewal = said.renewal && self.status(&said.subject, now) == word.status;
+        // The newest counts, whatever the order of arrival.
+        if self.verdicts.get(&said.subject).is_none_or(|known| known.arrived <= word.arrived) {
+            self.verdicts.insert(said.subject, word);
+        }
+        Ok(renewal)
+    }
+
+    fn once(&mut self, process: &mut Process) -> Result<Exit, Failure> {
+        if self.gateways.is_empty() {
+            process.complain("no gateway was heard of: nothing is concluded (name them: --gateways FILE)");
+            return Ok(Exit::Undecided);
+        }
+        let now = clock::boot();
+        let (split, exit) = self.conclude(now)?;
+        process.out.record(&self.head(now, false), &split)?;
+        self.keep()?;
+        Ok(exit)
+    }
+
+    fn watched(&self) -> Vec<PathBuf> {
+        vec![self.flags.standby.clone().unwrap_or_else(|| folder().join("standby"))]
+    }
+
+    fn first(&self) -> Option<Tick> {
+        Some(self.said_at.after(self.flags.deciding.renew.0))
+    }
+
+    fn step(&mut self, step: Step, _: &Process, stream: &mut Stream) -> Result<Concluded, Failure> {
+        let (now, renew) = (step.now, self.flags.deciding.renew.0);
+        let again = |said_at: Tick| Some(said_at.after(renew));
+        if self.gateways.is_empty() {
+            self.said_at = now;
+            return Ok(Concluded { exit: Exit::Undecided, wake: again(now) });
+        }
+        let (split, exit) = self.conclude(now)?;
+        let news = self.said.as_ref() != Some(&split);
+        if news || step.renewal || now.since(self.said_at) >= renew {
+            stream.record(self.head(now, !news), &split)?;
+            self.said_at = now;
+        }
+        if news {
+            self.keep()?;
+        }
+        self.said = Some(split);
+        let ends = self.verdicts.values().filter_map(|said| said.expires).filter(|expires| *expires > now);
+        Ok(Concluded { exit, wake: ends.chain(again(self.said_at)).min() })
+    }
+
+    /// A plan is no right to anything: what stands goes on.
+    fn last_word(&mut self, _: &mut Stream) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mask_is_of_neighbouring_bits_with_room() {
+        assert_eq!((mask("0x00ff0000").unwrap(), mask("0xFFFF").unwrap()), (0x00ff_0000, 0xffff));
+        for wrong in ["", "0x", "0x0", "0x7f", "0xff00ff", "255", "0x1ffffffff"] {
+            assert!(mask(wrong).is_err(), "{wrong}");
+        }
+    }
+}
