@@ -110,7 +110,7 @@ fn what_is_wrong_is_told_and_nothing_heard_concludes_nothing() {
         ("--vip 192.0.2.10/24 --members n1,a/b", "is not a node name"),
         ("--vip 192.0.2.10/24 --no-preempt=192.0.2.11", "is not in --vip"),
         ("--vip 192.0.2.10/24 --lifetime 2s --take-after 5s", "too early"),
-        ("--vip 192.0.2.10/24 --renew 0s", "above 0s"),
+        ("--vip 192.0.2.10/24 --renew 0s", "10ms or more"),
     ] {
         let run = host.run_with(&format!("vip elect {flags}"), "{}\n").ended(2);
         assert!(run.stderr.contains(why), "{flags}: {run:?}");
