@@ -140,6 +140,8 @@ const SEND: Duration = Duration::from_millis(20);
 const AGAIN: Duration = Duration::from_secs(5);
 /// When the wire is asked who else has a gained address, and an announcement that failed is tried again.
 const ASK: Duration = Duration::from_millis(200);
+/// How long a claim of another waits for its answer.
+const HEED: Duration = Duration::from_millis(30);
 /// Another's claim is answered at most this often: two that defend would keep each other busy.
 const DEFEND: Duration = Duration::from_secs(1);
 /// How much earlier than asked the kernel may end a lifetime.
@@ -1011,12 +1013,12 @@ impl Applier<'_> {
                 continue;
             }
             holding.defended = Some(now);
-            // Claims come in bursts; once more behind this one.
-            holding.bursts.push((now.after(ASK), 1));
+            // Not at once: where the other is the new owner, the word to give up is on its way here. Claims
+            // come in bursts; once more behind this one.
+            holding.bursts.extend([(now.after(HEED), 1), (now.after(ASK), 1)]);
             let contested: Vec<String> = holding.contested.iter().map(ToString::to_string).collect();
-            let announced = self.announce(addr, 1);
             if news {
-                done.push(self.told(addr, contested, announced));
+                done.push(self.told(addr, contested, Ok(0)));
             }
         }
         Ok(done)
