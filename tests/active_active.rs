@@ -130,7 +130,10 @@ fn the_netscaler_example_plays() {
         let answers = prober.stop();
         assert_eq!(answers.last(), Some(home), "{vip}");
         let moved = home == 1;
-        assert_eq!(answers.changes(failed), if moved { 2 } else { 0 }, "{vip}");
+        // Cut off, n1 was master of all four: at the heal some may be answered there until it hears the others.
+        let changes = answers.changes(failed);
+        assert!(changes.is_multiple_of(2) && changes <= if moved { 4 } else { 2 }, "{vip}: {changes}");
+        assert!(!moved || changes > 0, "{vip} never moved");
         // Three intervals and a skew are below 1 s; the rest is a busy machine, which loses an advert at times.
         assert!(answers.longest_silence(failed) < Duration::from_millis(if moved { 1800 } else { 900 }), "{vip}");
         // Clients keep the virtual MAC through it all.
