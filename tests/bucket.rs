@@ -1018,6 +1018,22 @@ fn a_planner_renews_while_its_input_may_still_live() {
     assert!(times.iter().all(|time| *time < Duration::from_millis(1300)), "{times:?}");
 }
 
+/// A record that has waited for years in a file proves nothing about a node that was heard since.
+#[test]
+fn an_old_proof_is_of_its_own_time() {
+    let cluster = Cluster::new(1, 1);
+    let line = format!("bucket plan {V4} --total 2 --home n1=1,n2=2 --wait-for-all no");
+    let beat =
+        |status: &str| json!({"kind": "heartbeat.recv", "v": 1, "subject": "n2", "status": status, "incarnation": 7});
+    let today = cluster.nodes[0].sh("date -u -d '+1 minute' +%Y-%m-%dT%H:%M:%SZ");
+    for (time, held) in [("2020-01-01T00:00:00.000000Z", "2"), (today.trim(), "")] {
+        let proof = json!({"kind": "fence.off", "v": 1, "subject": "n2", "proof": true, "time": time});
+        let input = format!("{}\n{}\n{proof}\n", beat("up"), beat("down"));
+        let plan = cluster.nodes[0].run_with(&line, &input).one();
+        assert_eq!(plan["held"], held, "{time}: {plan}");
+    }
+}
+
 #[test]
 fn a_plan_is_made_and_carried_out() {
     let cluster = Cluster::new(3, 30);

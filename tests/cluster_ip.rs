@@ -569,6 +569,7 @@ fn what_is_removed_under_a_running_recipe_makes_no_second_owner() {
         ["rm -rf cluster-ip-n1", "mv cluster-ip-n1 old", "rm -f heartbeat-n1*", "rm -rf heartbeat-n1* cluster-ip-n1"]
     {
         cluster.hosts[0].sh(&format!("cd {} && {removes}", state.display()));
+        // A second owner would come when what n1 listed has expired: beyond dead_after + lease + 150 ms.
         std::thread::sleep(3 * SECOND);
         cluster.settles(15 * SECOND, &all);
     }

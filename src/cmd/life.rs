@@ -2,9 +2,11 @@
 
 use crate::decide::bucket::plan::{Fencing, Quorum};
 use crate::record::bucket::{Rest, Side, Word};
+use crate::record::fence::Proven;
+use crate::sys::clock;
 use crate::types::proof::Proof;
 use crate::types::status::Status;
-use crate::types::time::Tick;
+use crate::types::time::{Tick, WallTime};
 use std::time::Duration;
 
 /// What proves that a silent node serves no more, as the flag has it.
@@ -31,6 +33,14 @@ pub(super) fn times(received_ms: Option<f64>, valid_for_ms: Option<f64>, now: Ti
     let valid = valid_for_ms.filter(|ms| ms.is_finite() && *ms >= 0.0);
     let valid = valid.map(|ms| Duration::try_from_secs_f64(ms / 1000.0).unwrap_or(Duration::MAX));
     (arrived, valid.map(|valid| arrived.after(valid)))
+}
+
+/// When a node was seen off, as the proof says itself: a record may have waited for days before it is read.
+/// What is older than this boot counts as of its beginning.
+pub(super) fn seen_off(proven: &Proven, now: Tick) -> Tick {
+    let Ok(time) = proven.time.parse::<WallTime>() else { return now };
+    let age = clock::wall().unix_us.saturating_sub(time.unix_us);
+    Tick(now.0.saturating_sub(Duration::from_micros(u64::try_from(age).unwrap_or(0))))
 }
 
 /// What is known of the life of a node, from all that said something about it.
@@ -77,7 +87,8 @@ impl Life {
         }
         if let Some(proven) = &word.proof {
             // One that names no life is about the one that is known now.
-            self.proof = Some(Proof { incarnation: proven.incarnation.or(self.incarnation), at: arrived });
+            let at = seen_off(proven, now).min(arrived);
+            self.prove(Proof { incarnation: proven.incarnation.or(self.incarnation), at });
         }
     }
 

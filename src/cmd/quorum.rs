@@ -3,13 +3,13 @@
 use super::decider::{self, Concluded, Decider, Deciding, Step};
 use super::fence;
 use super::heartbeat;
+use super::life;
 use super::memory::Memory;
 use crate::cli::args::{self, YesNo, flags};
 use crate::cli::stream::Stream;
 use crate::cli::{Exit, Failure, Process, Tool, Verb, Verbs};
 use crate::decide::quorum::{Conclusion, Reports, Said, Settings, Verdict};
 use crate::record::Head;
-use crate::record::fence::Proven;
 use crate::record::line::Line;
 use crate::record::quorum::{COLUMNS, Quorum, Remembered, SCHEMA, Stamp, Word, read};
 use crate::sys::clock;
@@ -210,7 +210,9 @@ impl<'a> Counter<'a> {
         let refuted: Vec<(String, Proof)> = self.reports.refuted(&self.settings).into_iter().filter(filed).collect();
         // The next run must not believe what this one has seen refuted.
         fence::strike(&self.settings.me, &refuted)?;
-        self.reports.said_goodbye(heartbeat::goodbye(&self.settings.me)?);
+        if self.reports.misses_somebody_who_left() {
+            self.reports.said_goodbye(heartbeat::goodbye(&self.settings.me)?);
+        }
         Ok(self.reports.conclude(&self.settings, now))
     }
 
@@ -266,13 +268,6 @@ impl<'a> Counter<'a> {
     }
 }
 
-/// When a node was seen off, as the proof says itself; what is older than this boot counts as that.
-fn seen_off(proven: &Proven, now: Tick) -> Tick {
-    let Ok(time) = proven.time.parse::<WallTime>() else { return now };
-    let age = clock::wall().unix_us.saturating_sub(time.unix_us);
-    Tick(now.0.saturating_sub(Duration::from_micros(u64::try_from(age).unwrap_or(0))))
-}
-
 fn exit(conclusion: &Conclusion) -> Exit {
     if conclusion.quorate {
         Exit::Yes
@@ -306,8 +301,8 @@ impl Decider for Counter<'_> {
             self.reports.leaves(&self.settings, &member, at);
         }
         for proven in said.proofs {
-            let at = seen_off(&proven, now);
-            self.reports.prove(&self.settings, &proven.node, Proof { incarnation: proven.incarnation, at });
+            let proof = Proof { incarnation: proven.incarnation, at: life::seen_off(&proven, now) };
+            self.reports.prove(&self.settings, &proven.node, proof);
         }
         Ok(said.renewal)
     }

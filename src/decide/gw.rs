@@ -175,8 +175,7 @@ pub(crate) fn is_alive(now: Status, before: Option<Status>) -> bool {
 /// stay, so that the flows which carry their marks do.
 pub(crate) fn number(known: &[Option<u32>], most: u32) -> Vec<Option<u32>> {
     let mut free = (1..=most).filter(|number| !known.contains(&Some(*number)));
-    let numbers: Vec<Option<u32>> = known.iter().map(|known| known.or_else(|| free.next())).collect();
-    numbers
+    known.iter().map(|known| known.or_else(|| free.next())).collect()
 }
 
 #[cfg(test)]

@@ -14,3 +14,11 @@ pub(crate) mod route;
 pub(crate) mod score;
 pub(crate) mod vip;
 pub(crate) mod vrrp;
+
+use std::time::Duration;
+
+/// How old the word of a living peer may be for something to be taken by it: less than `take_after`, after
+/// which others may take what its hearer had, by the beats' way, one change of the kernel and a margin.
+fn fresh(take_after: Duration, dead_after: Duration) -> Duration {
+    take_after.saturating_sub(Duration::from_millis(150)).max(dead_after)
+}

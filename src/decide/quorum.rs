@@ -160,6 +160,11 @@ impl Reports {
         }
     }
 
+    /// Whether a goodbye of this node matters: somebody has said one and was not heard since.
+    pub(crate) fn misses_somebody_who_left(&self) -> bool {
+        !self.left.is_empty()
+    }
+
     /// Notes when this node itself has said goodbye last.
     pub(crate) fn said_goodbye(&mut self, at: Option<Tick>) {
         self.goodbye = at;

@@ -118,7 +118,8 @@ fn probe<'a>(get: &impl Fn(&str) -> Option<&'a (usize, String)>) -> Result<Optio
     let Some((line, method)) = get("test_method") else {
         return Err((0, "test_method is not set".to_owned()));
     };
-    let (method, from) = match method.as_str() {
+    let number = method;
+    let (method, from) = match number.as_str() {
         "0" => return Ok(Some(Probe { method: Method::None, targets: Vec::new() })),
         "1" => (Method::Icmp, "ping_check_ip"),
         "2" => (Method::Http, "curl_check_site"),
@@ -126,7 +127,7 @@ fn probe<'a>(get: &impl Fn(&str) -> Option<&'a (usize, String)>) -> Result<Optio
         other => return Err((*line, format!("test_method is 0, 1, 2 or 3, not '{other}'"))),
     };
     let Some((target_line, target)) = get(from) else {
-        return Err((*line, format!("test_method={} needs {from}, which is not set", method_number(method))));
+        return Err((*line, format!("test_method={number} needs {from}, which is not set")));
     };
     if method == Method::Icmp && target.parse::<IpAddr>().is_err() {
         return Err((*target_line, format!("{from}: '{target}' is not an address")));
@@ -135,15 +136,6 @@ fn probe<'a>(get: &impl Fn(&str) -> Option<&'a (usize, String)>) -> Result<Optio
         return Err((*target_line, format!("{from}: '{target}' is not a URL")));
     }
     Ok(Some(Probe { method, targets: vec![target.clone()] }))
-}
-
-fn method_number(method: Method) -> u8 {
-    match method {
-        Method::None | Method::Tcp => 0,
-        Method::Icmp => 1,
-        Method::Http => 2,
-        Method::WanIp => 3,
-    }
 }
 
 /// The variables that a shell would have after reading the text; the later of two counts.

@@ -67,10 +67,8 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// How old the list of a living peer may be for a bucket to be taken by it.
-    ///
-    /// Less than `take_after` by the beats' way, one commit and a margin.
     pub(crate) fn fresh(&self) -> Duration {
-        self.take_after.saturating_sub(Duration::from_millis(150)).max(self.dead_after)
+        crate::decide::fresh(self.take_after, self.dead_after)
     }
 }
 

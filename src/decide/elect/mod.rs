@@ -54,10 +54,9 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// How old the word of a living peer may be for an address to be taken by it: less than `take_after`
-    /// by the beats' way, one change of the kernel and a margin.
+    /// How old the word of a living peer may be for an address to be taken by it.
     fn fresh(&self) -> Duration {
-        self.take_after.saturating_sub(Duration::from_millis(150)).max(self.dead_after)
+        super::fresh(self.take_after, self.dead_after)
     }
 
     /// How long this node may stand still and go on with what it served.
