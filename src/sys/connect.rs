@@ -22,6 +22,8 @@ const MOST_ADDRESSES: usize = 16;
 pub(crate) struct Via {
     pub(crate) source: Option<IpAddr>,
     pub(crate) dev: Option<String>,
+    /// The mark that the rules of policy routing are asked with.
+    pub(crate) mark: Option<u32>,
 }
 
 /// The addresses of a target, with the port that it names or `default_port`.
@@ -99,11 +101,14 @@ fn open(to: SocketAddr, kind: Type, protocol: Protocol, via: &Via) -> std::resul
     Ok(socket)
 }
 
-/// Binds a socket to the interface and the address that it shall leave by.
+/// Binds a socket to the interface, the mark and the address that it shall leave by.
 pub(super) fn bind(socket: &Socket, to: SocketAddr, via: &Via) -> std::result::Result<(), Errno> {
     let errno = |error: std::io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
     if let Some(dev) = &via.dev {
         socket.bind_device(Some(dev.as_bytes())).map_err(errno)?;
+    }
+    if let Some(mark) = via.mark {
+        socket.set_mark(mark).map_err(errno)?;
     }
     if let Some(source) = via.source {
         if source.is_ipv4() != to.is_ipv4() {

@@ -5,8 +5,9 @@
 
 use super::{Error, Result};
 use crate::types::link::{Address, AddressFlags, Link, OUR_PROTO, Operstate, Scope};
-use crate::types::net::{Mac, Prefix};
+use crate::types::net::{Mac, Prefix, width};
 use crate::types::route::{Hop, Route, RouteKind};
+use crate::types::rule::{Marked, Rule, RuleAction};
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
     NetlinkPayload, NlasIterator,
@@ -24,6 +25,7 @@ use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteNextHop, RouteNextHopFlags, RouteProtocol, RouteScope,
     RouteType, RouteVia,
 };
+use netlink_packet_route::rule::{self, RuleAttribute, RuleFlags, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
@@ -75,6 +77,15 @@ pub(crate) enum RouteRequest {
     /// Fails if one with its destination, table and metric is there, whatever else it says.
     Add(Route),
     Delete(Route),
+}
+
+/// One request of a batch: what to do to a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RuleRequest {
+    /// Fails if the very same is there.
+    Add(Rule),
+    /// Of several alike one.
+    Delete(Rule),
 }
 
 /// Why the kernel refused one request.
@@ -240,6 +251,48 @@ impl Netlink {
         Ok(routes)
     }
 
+    /// The way that the kernel would send a packet with this mark to `to`; the refusal where there is none.
+    pub(crate) fn way_to(&mut self, to: IpAddr, mark: u32) -> Result<std::result::Result<Route, Refusal>> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(to);
+        message.header.destination_prefix_length = width(to);
+        // Of which table it is.
+        message.header.flags = RouteFlags::LookupTable;
+        message.attributes = vec![RouteAttribute::Destination(to.into()), RouteAttribute::Mark(mark)];
+        let request = self.frame(RouteNetlinkMessage::GetRoute(message), NLM_F_REQUEST);
+        self.send(&request)?;
+        loop {
+            self.receive()?;
+            for frame in Frames(&self.buffer) {
+                if let Some(Answer { refusal: Some(refusal), .. }) = Answer::parse(frame) {
+                    return Ok(Err(refusal));
+                }
+                if let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(frame)
+                    && let NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(message)) = message.payload
+                    && let Some(route) = route(&message)
+                {
+                    return Ok(Ok(route));
+                }
+            }
+        }
+    }
+
+    /// The rules of one family, in the order in which they are asked.
+    pub(crate) fn rules(&mut self, ipv6: bool) -> Result<Vec<Rule>> {
+        let mut message = RuleMessage::default();
+        message.header.family = if ipv6 { AddressFamily::Inet6 } else { AddressFamily::Inet };
+        let mut rules = Vec::new();
+        self.dump(RouteNetlinkMessage::GetRule(message), "list", "rules", |message| {
+            if let RouteNetlinkMessage::NewRule(message) = message
+                && let Some(rule) = decode_rule(&message)
+                && rule.ipv6 == ipv6
+            {
+                rules.push(rule);
+            }
+        })?;
+        Ok(rules)
+    }
+
     /// Sends all requests in few sends; one outcome each, in order.
     pub(crate) fn change(&mut self, requests: &[AddressRequest]) -> Result<Vec<std::result::Result<(), Refusal>>> {
         self.batches(requests, request)
@@ -248,6 +301,14 @@ impl Netlink {
     /// The same for routes.
     pub(crate) fn change_routes(&mut self, requests: &[RouteRequest]) -> Result<Vec<std::result::Result<(), Refusal>>> {
         self.batches(requests, route_request)
+    }
+
+    /// The same for rules.
+    pub(crate) fn change_rules(&mut self, requests: &[RuleRequest]) -> Result<Vec<std::result::Result<(), Refusal>>> {
+        self.batches(requests, |request| match request {
+            RuleRequest::Add(rule) => (RouteNetlinkMessage::NewRule(encode_rule(rule)), NLM_F_CREATE | NLM_F_EXCL),
+            RuleRequest::Delete(rule) => (RouteNetlinkMessage::DelRule(encode_rule(rule)), 0),
+        })
     }
 
     fn batches<T>(
@@ -713,6 +774,88 @@ fn route(message: &RouteMessage) -> Option<Route> {
         route.hops.push(Hop { via, ifindex, weight: 1, onlink });
     }
     Some(route)
+}
+
+fn encode_rule(rule: &Rule) -> RuleMessage {
+    let mut message = RuleMessage::default();
+    message.header.family = if rule.ipv6 { AddressFamily::Inet6 } else { AddressFamily::Inet };
+    message.attributes =
+        vec![RuleAttribute::Priority(rule.priority), RuleAttribute::Protocol(RouteProtocol::from(rule.proto))];
+    if let Some(Marked { mark, mask, not }) = rule.mark {
+        message.attributes.extend([RuleAttribute::FwMark(mark), RuleAttribute::FwMask(mask)]);
+        if not {
+            message.header.flags = RuleFlags::Invert;
+        }
+    }
+    message.header.action = match rule.action {
+        RuleAction::Look { table, suppress } => {
+            message.header.table = u8::try_from(table).unwrap_or_default();
+            message.attributes.push(RuleAttribute::Table(table));
+            message.attributes.extend(suppress.map(|length| RuleAttribute::SuppressPrefixLen(length.into())));
+            rule::RuleAction::ToTable
+        }
+        RuleAction::Unreachable => rule::RuleAction::Unreachable,
+        RuleAction::Other(action) => rule::RuleAction::from(action),
+    };
+    message
+}
+
+/// Reads a rule out of a message; `None` for what is neither IPv4 nor IPv6.
+fn decode_rule(message: &RuleMessage) -> Option<Rule> {
+    // What the kernel says of a rule that suppresses nothing.
+    const NOTHING: u32 = u32::MAX;
+    let header = &message.header;
+    let ipv6 = match header.family {
+        AddressFamily::Inet => false,
+        AddressFamily::Inet6 => true,
+        _ => return None,
+    };
+    let (mut table, mut suppress, mut mark, mut mask) = (u32::from(header.table), None, None, None);
+    let mut rule = Rule {
+        ipv6,
+        // One of priority 0 does not say so.
+        priority: 0,
+        mark: None,
+        action: RuleAction::Unreachable,
+        proto: 0,
+        asks_more: header.src_len > 0 || header.dst_len > 0 || header.tos > 0,
+    };
+    for attribute in &message.attributes {
+        match attribute {
+            RuleAttribute::Priority(priority) => rule.priority = *priority,
+            RuleAttribute::Protocol(proto) => rule.proto = u8::from(*proto),
+            RuleAttribute::FwMark(value) => mark = Some(*value),
+            RuleAttribute::FwMask(value) => mask = Some(*value),
+            RuleAttribute::Table(number) => table = *number,
+            RuleAttribute::SuppressPrefixLen(length) => {
+                suppress = (*length != NOTHING).then(|| u8::try_from(*length).unwrap_or(u8::MAX));
+            }
+            RuleAttribute::SuppressIfGroup(group) => rule.asks_more |= *group != NOTHING,
+            RuleAttribute::Iifname(_)
+            | RuleAttribute::Oifname(_)
+            | RuleAttribute::Goto(_)
+            | RuleAttribute::TunId(_)
+            | RuleAttribute::UidRange(_)
+            | RuleAttribute::IpProtocol(_)
+            | RuleAttribute::SourcePortRange(_)
+            | RuleAttribute::DestinationPortRange(_) => rule.asks_more = true,
+            RuleAttribute::L3MDev(is_set) => rule.asks_more |= *is_set,
+            _ => {}
+        }
+    }
+    let not = header.flags.contains(RuleFlags::Invert);
+    // One for the mark 0 says its mask alone; without a mask all bits count.
+    if mark.is_some() || mask.is_some() {
+        rule.mark = Some(Marked { mark: mark.unwrap_or(0), mask: mask.unwrap_or(u32::MAX), not });
+    } else {
+        rule.asks_more |= not;
+    }
+    rule.action = match header.action {
+        rule::RuleAction::ToTable => RuleAction::Look { table, suppress },
+        rule::RuleAction::Unreachable => RuleAction::Unreachable,
+        other => RuleAction::Other(u8::from(other)),
+    };
+    Some(rule)
 }
 
 fn router(attribute: &RouteAttribute) -> Option<IpAddr> {

@@ -11,6 +11,7 @@ pub(crate) mod node;
 pub(crate) mod power;
 pub(crate) mod proof;
 pub(crate) mod route;
+pub(crate) mod rule;
 pub(crate) mod status;
 pub(crate) mod target;
 pub(crate) mod time;

@@ -3,6 +3,7 @@
 
 pub(crate) mod cluster;
 pub(crate) mod gap;
+pub(crate) mod gateways;
 pub(crate) mod scene;
 
 use serde_json::Value;

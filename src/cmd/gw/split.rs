@@ -15,7 +15,7 @@ use crate::record::health::verdict;
 use crate::record::line::Line;
 use crate::sys::clock;
 use crate::sys::state::{folder, standby, standby_file};
-use crate::types::gateway::Gateway;
+use crate::types::gateway::{Gateway, Marks};
 use crate::types::status::Status;
 use crate::types::time::{Span, Tick, millis};
 use clap::{ArgMatches, Args, ValueEnum};
@@ -48,8 +48,8 @@ struct Flags {
     redistribute: To,
 
     /// The bits of a mark that are ours
-    #[arg(long, value_name = "MASK", default_value = "0x00ff0000", value_parser = mask)]
-    mark_mask: u32,
+    #[arg(long, value_name = "MASK", default_value_t = Marks::USUAL)]
+    mark_mask: Marks,
 
     /// While FILE, or standby.GATEWAY beside it, is there that gateway gets no new flows
     #[arg(long, value_name = "FILE")]
@@ -81,23 +81,6 @@ impl To {
             To::NextTier => Redistribute::NextTier,
         }
     }
-}
-
-/// The routing table of gateway number 1 is the next one.
-const TABLES: u32 = 7000;
-/// Marks that probes need, from the highest down.
-const PROBES: u32 = 100;
-
-/// A mask of neighbouring bits, with room for a mark for each gateway and each probe.
-fn mask(text: &str) -> Result<u32, String> {
-    let digits = text.strip_prefix("0x").or(text.strip_prefix("0X"));
-    let number = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok()).filter(|mask| *mask != 0);
-    let mask = number.ok_or_else(|| format!("'{text}' is not a mask (0x00ff0000)"))?;
-    let values = mask >> mask.trailing_zeros();
-    if values & values.wrapping_add(1) != 0 {
-        return Err(format!("the bits of {text} are not neighbours"));
-    }
-    if values < 0xff { Err(format!("{text} has fewer than 8 bits")) } else { Ok(mask) }
 }
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
@@ -188,12 +171,11 @@ impl<'a> Splitter<'a> {
             candidates.push(Candidate { weight: gateway.weight.0, tier: gateway.tier, alive: lives && !rests });
         }
         let plan = gw::split(&candidates, self.flags.redistribute.how());
-        let mask = self.flags.mark_mask;
-        let most = (mask >> mask.trailing_zeros()).saturating_sub(PROBES).min(u32::try_from(MOST).unwrap_or(u32::MAX));
+        let marks = self.flags.mark_mask;
         self.remembered.numbers.retain(|subject, _| subjects.contains(subject));
         let known: Vec<Option<u32>> =
             subjects.iter().map(|subject| self.remembered.numbers.get(subject).copied()).collect();
-        let numbers = gw::number(&known, most);
+        let numbers = gw::number(&known, marks.most_gateways());
         let mut pieces = Vec::new();
         for (at, (gateway, subject)) in self.gateways.iter().zip(&subjects).enumerate() {
             let number = numbers[at].ok_or_else(|| {
@@ -209,8 +191,8 @@ impl<'a> Splitter<'a> {
                 weight: gateway.weight.0,
                 share: f64::from(gw::len(range)) / f64::from(SLOTS),
                 slots: range.map(|range| [*range.start(), *range.end()]),
-                mark: format!("{:#010x}", number << mask.trailing_zeros()),
-                table: TABLES + number,
+                mark: format!("{:#010x}", marks.gateway(number)),
+                table: marks.table(marks.gateway(number)),
             });
         }
         let moved = plan.moved.iter().map(|moved| Moved {
@@ -218,8 +200,7 @@ impl<'a> Splitter<'a> {
             to: subjects[moved.to].clone(),
             slots: moved.slots,
         });
-        let split =
-            Split { slots: SLOTS, mark_mask: format!("{mask:#010x}"), gateways: pieces, moved: moved.collect() };
+        let split = Split { slots: SLOTS, mark_mask: marks.to_string(), gateways: pieces, moved: moved.collect() };
         let exit = if split.gateways.iter().any(|piece| piece.slots.is_some()) {
             Exit::Yes
         } else if words.iter().all(|word| *word == Status::Unknown.as_str()) {
@@ -318,19 +299,5 @@ impl Decider for Splitter<'_> {
     /// A plan is no right to anything: what stands goes on.
     fn last_word(&mut self, _: &mut Stream) -> Result<(), Failure> {
         Ok(())
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mask_is_of_neighbouring_bits_with_room() {
-        assert_eq!((mask("0x00ff0000").unwrap(), mask("0xFFFF").unwrap()), (0x00ff_0000, 0xffff));
-        for wrong in ["", "0x", "0x0", "0x7f", "0xff00ff", "255", "0x1ffffffff"] {
-            assert!(mask(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -186,7 +186,7 @@ impl Way {
                  or --dev eth0)"
             )));
         }
-        Ok(Via { source: self.source, dev })
+        Ok(Via { source: self.source, dev, mark: None })
     }
 }
 
