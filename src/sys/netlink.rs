@@ -256,8 +256,8 @@ impl Netlink {
         let mut message = RouteMessage::default();
         message.header.address_family = family(to);
         message.header.destination_prefix_length = width(to);
-        // Of which table it is.
-        message.header.flags = RouteFlags::LookupTable;
+        // Of which table it is; IPv6 always says so, and takes no such flag.
+        message.header.flags = if to.is_ipv4() { RouteFlags::LookupTable } else { RouteFlags::empty() };
         message.attributes = vec![RouteAttribute::Destination(to.into()), RouteAttribute::Mark(mark)];
         let request = self.frame(RouteNetlinkMessage::GetRoute(message), NLM_F_REQUEST);
         self.send(&request)?;
