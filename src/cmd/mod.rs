@@ -2,6 +2,7 @@
 
 pub mod bucket;
 mod decider;
+mod echo;
 pub mod fence;
 pub mod gw;
 pub mod hash_owner;

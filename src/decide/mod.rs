@@ -12,6 +12,7 @@ pub(crate) mod monitor;
 pub(crate) mod quorum;
 pub(crate) mod route;
 pub(crate) mod score;
+pub(crate) mod tally;
 pub(crate) mod vip;
 pub(crate) mod vrrp;
 

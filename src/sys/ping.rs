@@ -3,37 +3,50 @@
 use super::connect::{Via, bind};
 use super::{Error, Result};
 use nix::errno::Errno;
-use nix::sys::socket::{MsgFlags, setsockopt, sockopt};
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
-use std::net::SocketAddr;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt, sockopt};
+use socket2::{Domain, Protocol, SockAddr, SockFilter, Socket, Type};
+use std::io::IoSliceMut;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-/// A socket that sends echoes to one address and hears what comes back of them.
+/// A socket that sends echoes by one way, to any address of a family, and hears what comes back of them.
 #[derive(Debug)]
 pub(crate) struct Pinger {
     socket: Socket,
-    /// Of IPv4, packets come with their header.
-    pub(crate) with_ip: bool,
+    /// It sends packets as they are, and hears them with the IPv4 header.
+    pub(crate) is_raw: bool,
+}
+
+/// What became of a packet instead of an answer.
+#[derive(Debug)]
+pub(crate) struct Undelivered {
+    pub(crate) errno: Errno,
+    /// Who said so; none where it was this host's own refusal to send it.
+    pub(crate) from: Option<IpAddr>,
+    /// The beginning of the packet, from its ICMP header on.
+    pub(crate) packet: Vec<u8>,
 }
 
 impl Pinger {
-    /// Opens it.
+    /// Opens it. `filter` is the classic BPF program of a raw socket, which hears everybody's packets.
     ///
     /// # Errors
     /// Neither a ping socket (`net.ipv4.ping_group_range`) nor a raw one may be opened.
-    pub(crate) fn open(to: SocketAddr, via: &Via) -> Result<Self> {
-        let object = to.ip().to_string();
+    pub(crate) fn open(ipv6: bool, via: &Via, object: &str, filter: &[(u16, u8, u8, u32)]) -> Result<Self> {
         let errno = |error: &std::io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
-        let (domain, protocol) =
-            if to.is_ipv4() { (Domain::IPV4, Protocol::ICMPV4) } else { (Domain::IPV6, Protocol::ICMPV6) };
-        let (socket, raw) = match Socket::new(domain, Type::DGRAM, Some(protocol)) {
+        let (domain, protocol, any) = if ipv6 {
+            (Domain::IPV6, Protocol::ICMPV6, SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)))
+        } else {
+            (Domain::IPV4, Protocol::ICMPV4, SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))
+        };
+        let (socket, is_raw) = match Socket::new(domain, Type::DGRAM, Some(protocol)) {
             Ok(socket) => (socket, false),
             Err(_) => match Socket::new(domain, Type::RAW, Some(protocol)) {
                 Ok(socket) => (socket, true),
                 Err(error) if matches!(errno(&error), Errno::EPERM | Errno::EACCES) => {
                     return Err(Error::Privilege {
                         doing: "ping".to_owned(),
-                        object,
+                        object: object.to_owned(),
                         capability: "CAP_NET_RAW, or a group in net.ipv4.ping_group_range",
                     });
                 }
@@ -41,78 +54,98 @@ impl Pinger {
             },
         };
         let failed = |errno: Errno| match (errno, &via.dev) {
-            (Errno::ENODEV, Some(dev)) => Error::no_interface(format!("ping {} by", to.ip()), dev),
-            _ => Error::call("ping", to.ip().to_string(), errno),
+            (Errno::ENODEV, Some(dev)) => Error::no_interface(format!("ping {object} by"), dev),
+            _ => Error::call("ping", object, errno),
         };
         let prepare = || -> std::result::Result<(), Errno> {
-            socket.set_nonblocking(true).map_err(|error| errno(&error))?;
-            // The network's "unreachable" comes back as an error of the next call.
-            if to.is_ipv4() {
-                setsockopt(&socket, sockopt::Ipv4RecvErr, &true)?;
-            } else {
-                setsockopt(&socket, sockopt::Ipv6RecvErr, &true)?;
+            if is_raw {
+                let filter: Vec<SockFilter> =
+                    filter.iter().map(|(code, yes, no, operand)| SockFilter::new(*code, *yes, *no, *operand)).collect();
+                socket.attach_filter(&filter).map_err(|error| errno(&error))?;
             }
-            bind(&socket, to, via)
+            socket.set_nonblocking(true).map_err(|error| errno(&error))?;
+            // The network's "unreachable" is queued with what it is about and who said it.
+            if ipv6 {
+                setsockopt(&socket, sockopt::Ipv6RecvErr, &true)?;
+            } else {
+                setsockopt(&socket, sockopt::Ipv4RecvErr, &true)?;
+            }
+            bind(&socket, any, via)
         };
         prepare().map_err(failed)?;
-        Ok(Pinger { socket, with_ip: raw && to.is_ipv4() })
-    }
-
-    /// Turns it to the address, so that nothing else is heard.
-    ///
-    /// # Errors
-    /// No route, among others.
-    pub(crate) fn aim(&self, to: SocketAddr) -> std::result::Result<(), Errno> {
-        let mut to = to;
-        to.set_port(0);
-        self.socket
-            .connect(&SockAddr::from(to))
-            .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
+        Ok(Pinger { socket, is_raw })
     }
 
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    pub(crate) fn send(&self, packet: &[u8]) -> std::result::Result<(), Errno> {
+    /// Sends one packet; its refusal may be about an earlier one, which then is queued as undelivered.
+    pub(crate) fn send(&self, packet: &[u8], to: SocketAddr) -> std::result::Result<(), Errno> {
+        let mut to = to;
+        // A raw IPv6 socket takes no other.
+        to.set_port(0);
+        let to = SockAddr::from(to);
         loop {
-            match nix::sys::socket::send(self.socket.as_raw_fd(), packet, MsgFlags::empty()) {
+            match self.socket.send_to(packet, &to) {
                 Ok(_) => return Ok(()),
-                Err(Errno::EINTR) => {}
-                Err(errno) => return Err(errno),
+                Err(error) => match Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)) {
+                    Errno::EINTR => {}
+                    errno => return Err(errno),
+                },
             }
         }
     }
 
-    /// Takes one packet that is queued, or the error that the network sent back; `None` where there
-    /// is neither.
-    pub(crate) fn receive(&self, buffer: &mut [u8]) -> std::result::Result<Option<usize>, Errno> {
-        match nix::sys::socket::recv(self.socket.as_raw_fd(), buffer, MsgFlags::empty()) {
-            Ok(length) => Ok(Some(length)),
-            Err(Errno::EINTR | Errno::EAGAIN) => {
-                // An error without its packet: it would wake the loop for ever.
-                let queued = self.drain_errors();
-                if queued { Err(Errno::EHOSTUNREACH) } else { Ok(None) }
-            }
-            Err(errno) => {
-                self.drain_errors();
-                Err(errno)
-            }
+    /// Takes one packet that is queued; `None` where there is none.
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> Option<usize> {
+        let mut take = || nix::sys::socket::recv(self.socket.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT);
+        match take() {
+            Ok(length) => Some(length),
+            Err(Errno::EAGAIN) => None,
+            // The errno of what is queued as undelivered comes first, once.
+            Err(_) => take().ok(),
         }
     }
 
-    fn drain_errors(&self) -> bool {
-        let mut any = false;
+    /// Takes all that is queued as undelivered.
+    pub(crate) fn undelivered(&self) -> Vec<Undelivered> {
+        let mut all = Vec::new();
         let mut buffer = [0; 512];
-        while nix::sys::socket::recv(
-            self.socket.as_raw_fd(),
-            &mut buffer,
-            MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT,
-        )
-        .is_ok()
-        {
-            any = true;
+        let mut control = nix::cmsg_space!(libc::sock_extended_err, libc::sockaddr_in6);
+        let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
+        loop {
+            let mut parts = [IoSliceMut::new(&mut buffer)];
+            let taken = recvmsg::<SockaddrStorage>(self.socket.as_raw_fd(), &mut parts, Some(&mut control), flags).map(
+                |message| {
+                    let said =
+                        message.cmsgs().ok().and_then(|mut controls| controls.find_map(|control| said(&control)));
+                    (message.bytes, said)
+                },
+            );
+            match taken {
+                Ok((length, said)) => {
+                    let (errno, from) = said.unwrap_or((Errno::EHOSTUNREACH, None));
+                    all.push(Undelivered { errno, from, packet: buffer.get(..length).unwrap_or_default().to_vec() });
+                }
+                Err(Errno::EINTR) => {}
+                Err(_) => return all,
+            }
         }
-        any
     }
+}
+
+/// The error, and who said it, of a message of the error queue (ip(7), `IP_RECVERR`).
+fn said(control: &ControlMessageOwned) -> Option<(Errno, Option<IpAddr>)> {
+    let (error, from) = match control {
+        ControlMessageOwned::Ipv4RecvErr(error, from) => {
+            (error, from.map(|from| IpAddr::V4(u32::from_be(from.sin_addr.s_addr).into())))
+        }
+        ControlMessageOwned::Ipv6RecvErr(error, from) => {
+            (error, from.map(|from| IpAddr::V6(from.sin6_addr.s6_addr.into())))
+        }
+        _ => return None,
+    };
+    let errno = Errno::from_raw(i32::try_from(error.ee_errno).unwrap_or(libc::EIO));
+    Some((errno, from.filter(|_| error.ee_origin != libc::SO_EE_ORIGIN_LOCAL)))
 }

@@ -47,8 +47,50 @@ pub(crate) fn reply(packet: &[u8], v6: bool, with_ip: bool, nonce: &Nonce) -> Op
     is_ours.then(|| u16::from_be_bytes([sequence[0], sequence[1]]))
 }
 
+/// The sequence of an echo of ours that an ICMP error quotes, from its ICMP header on.
+///
+/// Routers quote at least that header (RFC 792); where more is there, it must be the nonce. The identifier
+/// counts where it is known.
+pub(crate) fn quoted(echo: &[u8], v6: bool, identifier: Option<u16>, nonce: &Nonce) -> Option<u16> {
+    let (wanted, _) = types(v6);
+    let sequence = echo.get(6..HEADER)?;
+    if identifier.is_some_and(|identifier| echo.get(4..6) != Some(&identifier.to_be_bytes())) {
+        return None;
+    }
+    let more = echo.get(HEADER..).unwrap_or_default();
+    let is_ours = echo.first() == Some(&wanted) && more.iter().zip(nonce).all(|(quoted, own)| quoted == own);
+    is_ours.then(|| u16::from_be_bytes([sequence[0], sequence[1]]))
+}
+
+/// One instruction of classic BPF: code, jump if true, jump if false, operand (`linux/filter.h`).
+pub(crate) type Instruction = (u16, u8, u8, u32);
+
+/// A filter for a raw socket: echo replies with this identifier, and nothing else.
+///
+/// A raw socket hears all that comes for the host: of 64 of them each would wake for the others' replies.
+pub(crate) fn only_replies(v6: bool, identifier: u16) -> Vec<Instruction> {
+    // BPF_LDX|MSH|B, BPF_LD|{ABS,IND}|{B,H}, BPF_JMP|JEQ|K, BPF_RET|K
+    const HEADER_LENGTH: u16 = 0xb1;
+    const IF_EQUAL: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    let (byte, half) = if v6 { (0x30, 0x28) } else { (0x50, 0x48) };
+    let (_, reply) = types(v6);
+    // Of IPv4 the packet comes with its header.
+    let skip = (!v6).then_some((HEADER_LENGTH, 0, 0, 0));
+    skip.into_iter()
+        .chain([
+            (byte, 0, 0, 0),
+            (IF_EQUAL, 0, 3, u32::from(reply)),
+            (half, 0, 0, 4),
+            (IF_EQUAL, 0, 1, u32::from(identifier)),
+            (RETURN, 0, 0, u32::MAX),
+            (RETURN, 0, 0, 0),
+        ])
+        .collect()
+}
+
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::panic)]
 mod tests {
     use super::*;
 
@@ -79,5 +121,70 @@ mod tests {
             assert_eq!(reply(&whole[..20 + cut], false, true, &NONCE), None, "{cut}");
         }
         assert_eq!(reply(&[0xff; 9], false, true, &NONCE), None);
+    }
+
+    #[test]
+    fn an_error_quotes_an_echo_of_ours_or_another_s() {
+        for addr in ["192.0.2.1", "2001:db8::1"] {
+            let v6 = addr.contains(':');
+            let packet = echo(addr.parse().unwrap(), 0x1234, 7, &NONCE);
+            for length in 8..=packet.len() {
+                assert_eq!(quoted(&packet[..length], v6, Some(0x1234), &NONCE), Some(7), "{length}");
+            }
+            for length in 0..8 {
+                assert_eq!(quoted(&packet[..length], v6, None, &NONCE), None, "{length}");
+            }
+            assert_eq!(quoted(&packet, v6, None, &NONCE), Some(7));
+            assert_eq!(quoted(&packet, v6, Some(0x1235), &NONCE), None);
+            assert_eq!(quoted(&packet, v6, None, b"another nonce..."), None);
+            assert_eq!(quoted(&packet, !v6, None, &NONCE), None);
+        }
+    }
+
+    /// The few instructions that `only_replies` uses, as the kernel runs them.
+    fn passes(filter: &[Instruction], packet: &[u8]) -> bool {
+        let (mut at, mut behind, mut value) = (0, 0, 0);
+        loop {
+            let (code, yes, no, operand) = filter[at];
+            let place = operand as usize;
+            let byte = |place: usize| packet.get(place).copied().map(u32::from);
+            let half = |place: usize| Some(byte(place)? << 8 | byte(place + 1)?);
+            at += 1;
+            let loaded = match code {
+                0xb1 => byte(place).map(|first| behind = (first as usize & 0xf) * 4),
+                0x30 => byte(place).map(|loaded| value = loaded),
+                0x28 => half(place).map(|loaded| value = loaded),
+                0x50 => byte(behind + place).map(|loaded| value = loaded),
+                0x48 => half(behind + place).map(|loaded| value = loaded),
+                0x15 => {
+                    at += usize::from(if value == operand { yes } else { no });
+                    Some(())
+                }
+                0x06 => return operand > 0,
+                other => panic!("{other:#x}"),
+            };
+            // What lies beyond the packet drops it.
+            if loaded.is_none() {
+                return false;
+            }
+        }
+    }
+
+    #[test]
+    fn a_raw_socket_hears_its_own_replies_alone() {
+        for v6 in [false, true] {
+            let to = if v6 { "2001:db8::1" } else { "192.0.2.1" }.parse().unwrap();
+            let packet = |kind: u8, identifier: u16| {
+                let mut packet = echo(to, identifier, 7, &NONCE);
+                packet[0] = kind;
+                if v6 { packet } else { [vec![0x46; 24], packet].concat() }
+            };
+            let (request, reply) = types(v6);
+            let filter = only_replies(v6, 0x1234);
+            assert!(passes(&filter, &packet(reply, 0x1234)));
+            assert!(!passes(&filter, &packet(request, 0x1234)));
+            assert!(!passes(&filter, &packet(reply, 0x1235)));
+            assert!(!passes(&filter, &packet(reply, 0x1234)[..5]));
+        }
     }
 }

@@ -1,10 +1,11 @@
 //! `health link`, `load`, `disk`, `memory`: what this host knows about itself.
 
-use super::{Check, Monitoring, Usual, in_dialect, pct};
+use super::{Check, Monitoring, Usual, in_dialect};
 use crate::cli::args::{self, flags};
 use crate::cli::{Exit, Failure, Process, Reason, Verb};
 use crate::cmd::watch::{News, Probed};
 use crate::decide::monitor::{Evidence, Fault};
+use crate::decide::tally::pct;
 use crate::record::health::{
     DISK_COLUMNS, DISK_SCHEMA, Disk, LINK_COLUMNS, LINK_SCHEMA, LOAD_COLUMNS, LOAD_SCHEMA, Link, Load, MEMORY_COLUMNS,
     MEMORY_SCHEMA, Memory,

@@ -271,7 +271,7 @@ fn in_dialect(
 }
 
 /// What an errno of the network says about the other side.
-fn evidence_of(errno: Errno) -> Evidence {
+pub(in crate::cmd) fn evidence_of(errno: Errno) -> Evidence {
     match errno {
         Errno::ETIMEDOUT => Evidence::Bad(Fault::Timeout),
         Errno::ECONNREFUSED => Evidence::Bad(Fault::Refused),
@@ -293,12 +293,6 @@ fn failed<B>(errno: Errno, doing: &str, object: &str, via: &Via, body: B) -> Pro
         (Evidence::Untold, _) => Probed::untold(Error::call(doing, object, errno)),
         (evidence, _) => Probed::new(evidence, body),
     }
-}
-
-/// A share in per cent, with two decimals.
-#[allow(clippy::cast_precision_loss)] // a share needs no 53 bits
-fn pct(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { (part as f64 / whole as f64 * 10_000.0).round() / 100.0 }
 }
 
 /// What a verdict is worth at `now`, when it arrived, and when it is too old to be one.

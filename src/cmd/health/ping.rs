@@ -1,19 +1,19 @@
 //! `health ping`: does the host answer echoes?
 
-use super::{Check, Monitoring, Usual, Way, evidence_of, failed, in_dialect, pct};
+use super::{Check, Monitoring, Usual, Way, evidence_of, failed, in_dialect};
 use crate::cli::args::{self, flags};
 use crate::cli::{Exit, Failure, Process, Verb};
+use crate::cmd::echo::{Asked, Pace, Train};
 use crate::cmd::watch::Probed;
 use crate::decide::monitor::{Evidence, Fault};
+use crate::decide::tally::Tally;
 use crate::record::health::{PING_COLUMNS, PING_SCHEMA, Ping};
 use crate::sys::connect::{self, Via};
 use crate::sys::event::Sources;
-use crate::sys::ping::Pinger;
 use crate::sys::worker::Stop;
-use crate::sys::{clock, raw};
+use crate::sys::{Error, clock};
 use crate::types::target::Target;
 use crate::types::time::{Span, Tick, millis};
-use crate::wire::icmp;
 use clap::Args;
 use nix::errno::Errno;
 use std::net::SocketAddr;
@@ -61,29 +61,23 @@ struct Flags {
     monitoring: Monitoring,
 }
 
-/// What a probe consists of.
-#[derive(Clone, Copy, Debug)]
-struct Train {
-    count: u16,
-    interval: Duration,
-    max_loss: u8,
-}
-
 fn run(flags: &Flags, process: &mut Process) -> Result<Exit, Failure> {
     let target = flags.target.clone();
     if target.port().is_some() {
         return Err(Failure::usage(format!("'{target}' names a port: echoes have none (health tcp has)")));
     }
-    let train = Train { count: flags.count, interval: flags.echo_interval.0, max_loss: flags.max_loss };
-    let sending = train.interval.saturating_mul(u32::from(train.count) - 1);
-    if sending >= flags.monitoring.response_timeout.0 {
+    let (interval, patience) = (flags.echo_interval.0, flags.monitoring.response_timeout.0);
+    let sending = interval.saturating_mul(u32::from(flags.count) - 1);
+    if sending >= patience {
         return Err(Failure::usage(format!(
             "{} echoes take {} to send: that does not fit --response-timeout {}",
-            train.count,
+            flags.count,
             Span(sending),
             flags.monitoring.response_timeout
         )));
     }
+    let pace = Pace { count: flags.count, interval, spacing: Duration::ZERO, patience };
+    let max_loss = flags.max_loss;
     let via = flags.way.via(&target)?;
     let probe = move |deadline: Tick, _: &Stop| {
         let to = match connect::resolve(&target, 0, deadline) {
@@ -91,8 +85,8 @@ fn run(flags: &Flags, process: &mut Process) -> Result<Exit, Failure> {
             Err(error) => return Probed::untold(error),
         };
         match to {
-            Some(to) => look(&target.to_string(), to, train, &via, deadline),
-            None => Probed::untold(crate::sys::Error::call("look up", target.to_string(), Errno::EADDRNOTAVAIL)),
+            Some(to) => look(&target.to_string(), to, pace, max_loss, &via, deadline),
+            None => Probed::untold(Error::call("look up", target.to_string(), Errno::EADDRNOTAVAIL)),
         }
     };
     let check = Check {
@@ -107,118 +101,49 @@ fn run(flags: &Flags, process: &mut Process) -> Result<Exit, Failure> {
     check.run(&flags.monitoring, process)
 }
 
-/// What became of the echoes so far.
-#[derive(Debug, Default)]
-struct Tally {
-    sent: u32,
-    /// By sequence: when each left, until it is answered.
-    waiting: Vec<Option<Tick>>,
-    rtts: Vec<Duration>,
-    /// What this host or the network said instead.
-    refusal: Option<Errno>,
-    refused: usize,
-}
-
-impl Tally {
-    fn body(&self) -> Ping {
-        let received = u32::try_from(self.rtts.len()).unwrap_or(u32::MAX);
-        let count = u32::max(received, 1);
-        Ping {
-            sent: self.sent,
-            received,
-            loss_pct: if self.sent == 0 { 100.0 } else { pct(u64::from(self.sent - received), u64::from(self.sent)) },
-            rtt_min_ms: self.rtts.iter().min().map(|rtt| millis(*rtt)),
-            rtt_avg_ms: (received > 0).then(|| millis(self.rtts.iter().sum::<Duration>() / count)),
-            rtt_max_ms: self.rtts.iter().max().map(|rtt| millis(*rtt)),
-        }
+fn body(tally: &Tally) -> Ping {
+    let rtt = tally.rtt();
+    Ping {
+        sent: tally.sent,
+        received: tally.received(),
+        loss_pct: tally.loss_pct().unwrap_or(100.0),
+        rtt_min_ms: rtt.map(|rtt| millis(rtt.min)),
+        rtt_avg_ms: rtt.map(|rtt| millis(rtt.avg)),
+        rtt_max_ms: rtt.map(|rtt| millis(rtt.max)),
     }
 }
 
-fn look(name: &str, to: SocketAddr, train: Train, via: &Via, deadline: Tick) -> Probed<Ping> {
-    let pinger = match Pinger::open(to, via) {
-        Ok(pinger) => pinger,
+fn look(name: &str, to: SocketAddr, pace: Pace, max_loss: u8, via: &Via, deadline: Tick) -> Probed<Ping> {
+    let asked = match echo(name, to, pace, via, deadline) {
+        Ok(asked) => asked,
         Err(error) => return Probed::untold(error),
     };
-    let mut tally = Tally::default();
-    if let Err(errno) = pinger.aim(to) {
-        return failed(errno, "ping", name, via, tally.body());
-    }
-    let nonce: icmp::Nonce = match raw::random() {
-        Ok(nonce) => nonce,
-        Err(error) => return Probed::untold(error),
-    };
-    if let Err(error) = echo(&pinger, to, train, &nonce, deadline, &mut tally) {
-        return Probed::untold(error);
-    }
-    let body = tally.body();
+    let body = body(&asked.tally);
     if body.received > 0 {
-        let well = body.loss_pct <= f64::from(train.max_loss);
+        let well = body.loss_pct <= f64::from(max_loss);
         return Probed::new(if well { Evidence::Good } else { Evidence::Bad(Fault::Timeout) }, body);
     }
-    match tally.refusal {
+    match (asked.unsent, asked.refusal) {
         // It never left: nothing is known of the other side.
-        Some(errno) if tally.sent == 0 => failed(errno, "ping", name, via, body),
+        (Some(errno), _) if body.sent == 0 => failed(errno, "ping", name, via, body),
         // What the network said of it is a reason, whatever it is; silence has none.
-        Some(errno) if evidence_of(errno) != Evidence::Untold => Probed::new(evidence_of(errno), body),
+        (_, Some((errno, _))) if evidence_of(errno) != Evidence::Untold => Probed::new(evidence_of(errno), body),
         _ => Probed::new(Evidence::Bad(Fault::Timeout), body),
     }
 }
 
 /// Sends the echoes and takes in what comes, until all are answered or the deadline passes.
-fn echo(
-    pinger: &Pinger,
-    to: SocketAddr,
-    train: Train,
-    nonce: &icmp::Nonce,
-    deadline: Tick,
-    tally: &mut Tally,
-) -> Result<(), crate::sys::Error> {
-    let identifier = u16::from_be_bytes([nonce[0], nonce[1]]);
-    let mut buffer = [0; 2048];
-    let mut next_at = Some(clock::boot());
+fn echo(name: &str, to: SocketAddr, pace: Pace, via: &Via, deadline: Tick) -> Result<Asked, Error> {
+    let mut train = Train::new(vec![to], pace, via, name)?;
+    let mut is_ready = false;
     loop {
+        train.turn(is_ready);
         let now = clock::boot();
-        if next_at.is_some_and(|at| at <= now) {
-            let sequence = u16::try_from(tally.waiting.len()).unwrap_or(u16::MAX);
-            match pinger.send(&icmp::echo(to.ip(), identifier, sequence, nonce)) {
-                Ok(()) => {
-                    tally.sent += 1;
-                    tally.waiting.push(Some(now));
-                }
-                Err(errno) => {
-                    tally.refusal = Some(errno);
-                    tally.waiting.push(None);
-                }
-            }
-            next_at = (tally.waiting.len() < usize::from(train.count)).then(|| now.after(train.interval));
-        }
-        loop {
-            match pinger.receive(&mut buffer) {
-                Ok(None) => break,
-                Ok(Some(length)) => {
-                    let packet = buffer.get(..length).unwrap_or_default();
-                    let sequence = icmp::reply(packet, to.is_ipv6(), pinger.with_ip, nonce);
-                    let slot = sequence.and_then(|sequence| tally.waiting.get_mut(usize::from(sequence)));
-                    // A second answer to the same echo is none.
-                    if let Some(left) = slot.and_then(Option::take) {
-                        tally.rtts.push(clock::boot().since(left));
-                    }
-                }
-                Err(errno) => {
-                    tally.refusal = Some(errno);
-                    tally.refused += 1;
-                }
-            }
-        }
-        let settled = tally.rtts.len() + tally.refused >= tally.sent as usize;
-        if next_at.is_none() && settled {
-            return Ok(());
-        }
+        let Some(due) = train.due().filter(|_| now < deadline && !train.is_over(now)) else { break };
         let mut sources = Sources::default();
-        sources.readable(pinger.as_fd());
-        let wake = next_at.map_or(deadline, |at| at.min(deadline));
-        if !sources.wait(Some(wake))? && clock::boot() >= deadline {
-            return Ok(());
-        }
+        let slot = sources.readable(train.as_fd());
+        is_ready = sources.wait(Some(due.min(deadline)))? && sources.is_ready(slot);
     }
+    // The deadline is that of all of them.
+    Ok(train.end(Tick(Duration::MAX)).pop().unwrap_or_default())
 }
