@@ -85,13 +85,22 @@ pub(crate) struct Watch<B> {
 }
 
 /// Standard output and the signals, once or as a stream.
-enum Outlet<'a> {
+pub(super) enum Outlet<'a> {
     Once(&'a mut Process, Signals),
     Stream(Box<Pump>),
 }
 
-impl Outlet<'_> {
-    fn wait(&mut self, fds: &[BorrowedFd<'_>], deadline: Option<Tick>) -> Result<Woken, Failure> {
+impl<'a> Outlet<'a> {
+    /// Catches the signals; call it before anything is held that a signal must give back.
+    pub(super) fn new(process: &'a mut Process, follow: bool) -> Result<Self, Failure> {
+        Ok(if follow {
+            Outlet::Stream(Box::new(Pump::new(&process.node, process.form)?))
+        } else {
+            Outlet::Once(process, Signals::catch()?)
+        })
+    }
+
+    pub(super) fn wait(&mut self, fds: &[BorrowedFd<'_>], deadline: Option<Tick>) -> Result<Woken, Failure> {
         match self {
             Outlet::Stream(pump) => pump.wait(fds, deadline),
             Outlet::Once(_, signals) => {
@@ -110,14 +119,21 @@ impl Outlet<'_> {
         }
     }
 
-    fn record(&mut self, head: Head, body: &impl Serialize) -> Result<(), Failure> {
+    pub(super) fn record(&mut self, head: Head, body: &impl Serialize) -> Result<(), Failure> {
         match self {
             Outlet::Stream(pump) => pump.stream.record(head, body),
             Outlet::Once(process, _) => process.out.record(&head, body),
         }
     }
 
-    fn die(&mut self, signal: Signal) {
+    /// Writes what still waits, at the end.
+    pub(super) fn finish(&mut self) {
+        if let Outlet::Stream(pump) = self {
+            pump.stream.finish();
+        }
+    }
+
+    pub(super) fn die(&mut self, signal: Signal) {
         match self {
             Outlet::Stream(pump) => {
                 pump.die(signal);
@@ -150,18 +166,12 @@ impl<B: Clone + Send + 'static> Watch<B> {
         write: impl Fn(&Standing, &Probed<B>) -> (Head, R),
     ) -> Result<Exit, Failure> {
         let end = if self.follow { self.end } else { Some(process.deadline(self.settings.first_verdict()).tick()) };
-        let mut outlet = if self.follow {
-            Outlet::Stream(Box::new(Pump::new(&process.node, process.form)?))
-        } else {
-            Outlet::Once(process, Signals::catch()?)
-        };
+        let mut outlet = Outlet::new(process, self.follow)?;
         let (mut worker, mut status) = (Worker::new()?, Status::Unknown);
         let outcome = self.rounds(&mut worker, &mut outlet, end, &mut status, write);
         // However it ended, what a probe has started does not outlive it.
         worker.end(clock::boot().after(FAREWELL));
-        if let Outlet::Stream(pump) = &mut outlet {
-            pump.stream.finish();
-        }
+        outlet.finish();
         match outcome {
             Ok(Ended::Signal(signal)) => {
                 outlet.die(signal);

@@ -6,6 +6,7 @@ pub(crate) mod bucket;
 pub(crate) mod elect;
 pub(crate) mod fence;
 pub(crate) mod gw;
+pub(crate) mod gw_probe;
 pub(crate) mod hash_owner;
 pub(crate) mod heartbeat;
 pub(crate) mod monitor;

@@ -45,7 +45,7 @@ impl Fault {
     }
 
     /// Whether one such answer settles it: a clear no needs no second asking.
-    fn is_certain(self) -> bool {
+    pub(crate) fn is_certain(self) -> bool {
         matches!(self, Fault::Refused | Fault::Reset)
     }
 }

@@ -136,9 +136,7 @@ impl Lock {
     /// # Errors
     /// `Late` if another run still holds one at the deadline.
     pub(crate) fn take<S: AsRef<str>>(subjects: &[S], deadline: Deadline) -> Result<Lock> {
-        let folder = folder().join("lock");
-        make_folder(&folder)?;
-        let namespace = fs::metadata("/proc/self/ns/net").map_or(0, |meta| meta.ino());
+        let (folder, namespace) = lock_folder()?;
         let all = folder.join(format!("{namespace}-all"));
         if subjects.len() > Self::MANY {
             return lock_file(&all, FlockArg::LockExclusiveNonblock, deadline).map(|lock| Lock(vec![lock]));
@@ -154,6 +152,16 @@ impl Lock {
         Ok(Lock(held))
     }
 
+    /// Takes the lock of one thing that is no subject of any other command, at once; `None` where another has it.
+    ///
+    /// # Errors
+    /// The lock cannot be opened.
+    pub(crate) fn try_take(thing: &str) -> Result<Option<Lock>> {
+        let (folder, namespace) = lock_folder()?;
+        let path = folder.join(format!("{namespace}-{}", file_name(thing)));
+        Ok(Presence::try_lock(&path, true)?.map(|lock| Lock(vec![lock])))
+    }
+
     /// Has the programs that this process starts hold the locks too: while one of them lives, also after
     /// this process was killed, nobody else has them.
     ///
@@ -166,6 +174,13 @@ impl Lock {
         }
         Ok(())
     }
+}
+
+/// Where the locks are, and how the names of this network namespace's begin.
+fn lock_folder() -> Result<(PathBuf, u64)> {
+    let folder = folder().join("lock");
+    make_folder(&folder)?;
+    Ok((folder, fs::metadata("/proc/self/ns/net").map_or(0, |meta| meta.ino())))
 }
 
 fn lock_file(path: &Path, how: FlockArg, deadline: Deadline) -> Result<Flock<File>> {

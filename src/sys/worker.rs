@@ -33,13 +33,21 @@ impl Stop {
     }
 }
 
+fn event() -> Result<Arc<EventFd>> {
+    EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
+        .map(Arc::new)
+        .map_err(|errno| Error::call("make", "an event", errno))
+}
+
+fn spawn(body: impl FnOnce() + Send + 'static) -> Result<()> {
+    // What a probe with TLS needs, and no more.
+    const STACK: usize = 512 * 1024;
+    let started = std::thread::Builder::new().stack_size(STACK).spawn(body);
+    started.map(drop).map_err(|error| Error::io("start", "a thread", &error))
+}
+
 impl<T: Send + 'static> Worker<T> {
     pub(crate) fn new() -> Result<Self> {
-        let event = || {
-            EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
-                .map(Arc::new)
-                .map_err(|errno| Error::call("make", "an event", errno))
-        };
         let (sender, results) = channel();
         Ok(Worker { sender, results, done: event()?, stop: Stop(event()?), number: 0, busy: false })
     }
@@ -56,20 +64,14 @@ impl<T: Send + 'static> Worker<T> {
 
     /// Starts a job in a thread of its own.
     pub(crate) fn start(&mut self, job: impl FnOnce(&Stop) -> T + Send + 'static) -> Result<()> {
-        // What a probe with TLS needs, and no more.
-        const STACK: usize = 512 * 1024;
         self.number += 1;
         let (number, sender, done, stop) = (self.number, self.sender.clone(), self.done.clone(), self.stop.clone());
-        let body = move || {
+        spawn(move || {
             let result = job(&stop);
             // Nobody listens any more where the run has ended.
             let _ = sender.send((number, result));
             let _ = done.write(1);
-        };
-        std::thread::Builder::new()
-            .stack_size(STACK)
-            .spawn(body)
-            .map_err(|error| Error::io("start", "a thread", &error))?;
+        })?;
         self.busy = true;
         Ok(())
     }
@@ -104,6 +106,50 @@ impl<T: Send + 'static> Worker<T> {
     }
 }
 
+/// Many jobs at once, each in a thread of its own.
+#[derive(Debug)]
+pub(crate) struct Crew<T> {
+    sender: Sender<T>,
+    results: Receiver<T>,
+    done: Arc<EventFd>,
+    stop: Stop,
+}
+
+impl<T: Send + 'static> Crew<T> {
+    pub(crate) fn new() -> Result<Self> {
+        let (sender, results) = channel();
+        Ok(Crew { sender, results, done: event()?, stop: Stop(event()?) })
+    }
+
+    /// Readable when a job has ended.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.done.as_fd()
+    }
+
+    /// Starts one more job.
+    pub(crate) fn start(&self, job: impl FnOnce(&Stop) -> T + Send + 'static) -> Result<()> {
+        let (sender, done, stop) = (self.sender.clone(), self.done.clone(), self.stop.clone());
+        spawn(move || {
+            // Nobody listens any more where the run has ended.
+            let _ = sender.send(job(&stop));
+            let _ = done.write(1);
+        })
+    }
+
+    /// The results of jobs that have come back since the last call.
+    pub(crate) fn take(&self) -> Vec<T> {
+        let _ = self.done.read();
+        self.results.try_iter().collect()
+    }
+}
+
+impl<T> Drop for Crew<T> {
+    /// Jobs that still run have nobody to tell.
+    fn drop(&mut self) {
+        let _ = self.stop.0.write(1);
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -129,5 +175,20 @@ mod tests {
         worker.start(|_| true).unwrap();
         assert!(wait(worker.as_fd()));
         assert_eq!(worker.take(), Some(true));
+    }
+
+    #[test]
+    fn a_crew_brings_back_what_each_has_found() {
+        let crew = Crew::new().unwrap();
+        for number in 0..10 {
+            crew.start(move |_| number).unwrap();
+        }
+        let mut found = Vec::new();
+        while found.len() < 10 {
+            assert!(wait(crew.as_fd()));
+            found.extend(crew.take());
+        }
+        found.sort_unstable();
+        assert_eq!(found, (0..10).collect::<Vec<_>>());
     }
 }

@@ -130,6 +130,11 @@ impl Marks {
         self.gateway(self.most() - number)
     }
 
+    /// Which probe, from 0, has this mark; none where it is a gateway's.
+    pub(crate) fn probe_of(self, mark: u32) -> Option<u32> {
+        Some(self.most() - self.number(mark)).filter(|number| *number < Self::PROBES)
+    }
+
     /// The number that a mark has in our bits; 0 is that of an unmarked packet.
     pub(crate) fn number(self, mark: u32) -> u32 {
         (mark & self.mask) >> self.mask.trailing_zeros()
@@ -210,6 +215,8 @@ mod tests {
             let probes: Vec<u32> = (0..Marks::PROBES).map(|number| marks.probe(number)).collect();
             assert!(probes.iter().all(|mark| mark & !marks.mask == 0 && marks.number(*mark) > most), "{text}");
             assert!(probes.windows(2).all(|pair| pair[0] > pair[1]), "{text}");
+            assert!(probes.iter().zip(0..).all(|(mark, number)| marks.probe_of(*mark) == Some(number)), "{text}");
+            assert_eq!((marks.probe_of(marks.gateway(most)), marks.probe_of(0)), (None, None), "{text}");
         }
         assert_eq!(Marks::USUAL.to_string(), "0x00ff0000");
         assert_eq!((Marks::USUAL.gateway(3), Marks::USUAL.probe(0)), (0x0003_0000, 0x00ff_0000));

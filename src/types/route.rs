@@ -2,10 +2,13 @@
 
 use super::link::OUR_PROTO;
 use super::net::{Prefix, width};
+use std::fmt::Write as _;
 use std::net::IpAddr;
 
 /// The table that is looked at unless a rule says otherwise (`RT_TABLE_MAIN`).
 pub(crate) const MAIN: u32 = 254;
+/// The kernel's own, asked first, for what is this host itself (`RT_TABLE_LOCAL`).
+pub(crate) const LOCAL: u32 = 255;
 
 /// A route of one table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +45,8 @@ pub(crate) struct RouteKind(pub(crate) u8);
 
 impl RouteKind {
     pub(crate) const UNICAST: RouteKind = RouteKind(1);
+    /// It is for this host.
+    pub(crate) const LOCAL: RouteKind = RouteKind(2);
 }
 
 impl Route {
@@ -52,5 +57,32 @@ impl Route {
     /// Whether it is for one address alone.
     pub(crate) fn is_host(&self) -> bool {
         self.dst.len == width(self.dst.addr)
+    }
+
+    /// As ip writes it; `dev` names an interface.
+    pub(crate) fn told<'a>(&self, dev: impl Fn(u32) -> Option<&'a str>) -> String {
+        let way = |hop: &Hop| {
+            let family = |via: IpAddr| if via.is_ipv4() == self.dst.addr.is_ipv4() { "" } else { "inet6 " };
+            let via = hop.via.map_or_else(String::new, |via| format!(" via {}{via}", family(via)));
+            format!("{via} dev {}{}", dev(hop.ifindex).unwrap_or("?"), if hop.onlink { " onlink" } else { "" })
+        };
+        let mut text = self.dst.to_string();
+        if let [hop] = self.hops.as_slice() {
+            text += &way(hop);
+        }
+        if self.table != MAIN {
+            let _ = write!(text, " table {}", self.table);
+        }
+        let _ = write!(text, " proto {}", self.proto);
+        if self.metric > 0 {
+            let _ = write!(text, " metric {}", self.metric);
+        }
+        if let Some(source) = self.source {
+            let _ = write!(text, " src {source}");
+        }
+        for hop in self.hops.iter().filter(|_| self.hops.len() > 1) {
+            let _ = write!(text, " nexthop{} weight {}", way(hop), hop.weight);
+        }
+        text
     }
 }

@@ -64,6 +64,12 @@ pub(crate) const ROWS: &[Row] = &[
     row("takeover-100", "the same at 100 ms", takeover_100),
     row("takeover-10", "the same at 10 ms", takeover_10),
     row("vrrp-255", "255 routers, CPU of 20 s: vrrp run | vip apply / keepalived, <= 1.0", vrrp_255),
+    row(
+        "gw-probe-1000",
+        "1,000 targets once through one gateway: gw probe / fping, wall and CPU <= 1.0",
+        gw_probe_1000,
+    ),
+    row("gw-probe-64", "64 gateways at once, three echoes 200 ms apart: told", gw_probe_64),
     row("sizes", "bytes of each binary, told", sizes),
     row("instructions", "instructions to start, by callgrind, told", instructions),
 ];
@@ -683,6 +689,46 @@ fn instructions(name: &str, bench: &Bench, report: &mut Report) {
         let count: u64 = count.unwrap_or_else(|| panic!("{said}")).trim().replace(',', "").parse().unwrap();
         report.fact(name, &what, &format!("{} k", count / 1000), None, &json!(count));
     }
+}
+
+// Gateways.
+
+/// Both send one a millisecond, so wall time is what starting and ending add to a second.
+fn gw_probe_1000(name: &str, bench: &Bench, report: &mut Report) {
+    const TARGETS: u32 = 1000;
+    let lab = lab();
+    let (host, gateway) = (lab.host("n1", &["192.0.2.1/24"]), lab.host("n2", &["192.0.2.2/24"]));
+    host.sh("ip route add default via 192.0.2.2");
+    let batch = lines(&gateway, "batch", TARGETS, |addr| format!("addr add {addr}/32 dev lo"));
+    gateway.sh(&format!("ip -batch {}", batch.display()));
+    let (count, gw) = (bench.pairs(20), bench.binary("gw"));
+    let targets: Vec<String> = (0..TARGETS).map(|number| address(number).to_string()).collect();
+    let ours = format!(
+        "probe --gateway 192.0.2.2 --count 1 --spacing 1ms --response-timeout 500ms --need {TARGETS} --target {}",
+        targets.join(",")
+    );
+    let mut ours = on(&host, gw, &ours);
+    let mut peer = quiet("fping", &format!("-c1 -q -i1 -t500 {}", targets.join(" ")));
+    peer.stderr(Stdio::null());
+    let pairs = host.inside(move || Pairs::measure(count, || run_well(&mut ours), || run_well(&mut peer)));
+    report.pairs(name, &pairs.join().unwrap(), Some(1.0), Some(1.0), ", one a ms");
+    drop(gateway);
+}
+
+fn gw_probe_64(name: &str, bench: &Bench, report: &mut Report) {
+    let lab = lab();
+    let (host, gateway) = (lab.host("n1", &["192.0.2.1/24"]), lab.host("n2", &[]));
+    gateway.sh("ip addr add 198.18.0.1/32 dev lo");
+    let gateways: Vec<String> = (10..74).map(|number| format!("192.0.2.{number}")).collect();
+    gateway.sh(&gateways.iter().map(|addr| format!("ip addr add {addr}/24 dev eth0; ")).collect::<String>());
+    let named: String = gateways.iter().map(|addr| format!("--gateway {addr} ")).collect();
+    let mut ours = on(&host, bench.binary("gw"), &format!("probe {named} --target 198.18.0.1"));
+    let count = bench.pairs(10);
+    let mut runs = host.inside(move || (0..count).map(|_| run_well(&mut ours)).collect::<Vec<Took>>()).join().unwrap();
+    runs.sort_by_key(|took| took.wall);
+    let Took { wall, cpu } = runs[runs.len() / 2];
+    let value = format!("{:.1} ms, CPU {:.1} ms", wall.as_secs_f64() * 1e3, cpu.as_secs_f64() * 1e3);
+    report.fact(name, "64 gateways", &value, None, &json!({"wall_s": wall.as_secs_f64(), "cpu_s": cpu.as_secs_f64()}));
 }
 
 // Take-over.

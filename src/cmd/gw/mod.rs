@@ -1,7 +1,11 @@
 //! `gw`: which way out?
 
+mod course;
 mod import;
+mod probe;
 mod split;
+mod talk;
+mod ways;
 
 use crate::cli::{Failure, Tool, Verbs};
 use crate::record::gw::{read_file, read_words};
@@ -14,7 +18,7 @@ use std::path::Path;
 pub const TOOL: Tool = Tool {
     name: "gw",
     about: "Decide how new flows are split over several gateways",
-    verbs: Verbs::Many(&[import::VERB, split::VERB]),
+    verbs: Verbs::Many(&[import::VERB, probe::VERB, split::VERB]),
 };
 
 /// More are no gateways of one host: each has a mark of its own.

@@ -26,8 +26,7 @@ use crate::sys::netlink::Netlink;
 use crate::sys::sysctl;
 use crate::types::link::{Address, Link};
 use crate::types::net::Prefix;
-use crate::types::route::{Hop, Route};
-use std::fmt::Write as _;
+use crate::types::route::Route;
 use std::net::IpAddr;
 
 /// The command.
@@ -91,27 +90,7 @@ impl Present {
 
     /// A route as ip writes it.
     fn route_text(&self, route: &Route) -> String {
-        let dev = |hop: &Hop| self.link(hop.ifindex).map_or("?", |link| link.name.as_str());
-        let way = |hop: &Hop| {
-            let family = |via: IpAddr| if via.is_ipv4() == route.dst.addr.is_ipv4() { "" } else { "inet6 " };
-            let via = hop.via.map_or_else(String::new, |via| format!(" via {}{via}", family(via)));
-            format!("{via} dev {}{}", dev(hop), if hop.onlink { " onlink" } else { "" })
-        };
-        let mut text = route.dst.to_string();
-        if let [hop] = route.hops.as_slice() {
-            text += &way(hop);
-        }
-        let _ = write!(text, " proto {}", route.proto);
-        if route.metric > 0 {
-            let _ = write!(text, " metric {}", route.metric);
-        }
-        if let Some(source) = route.source {
-            let _ = write!(text, " src {source}");
-        }
-        for hop in route.hops.iter().filter(|_| route.hops.len() > 1) {
-            let _ = write!(text, " nexthop{} weight {}", way(hop), hop.weight);
-        }
-        text
+        route.told(|ifindex| self.link(ifindex).map(|link| link.name.as_str()))
     }
 
     /// The interface that the user named.

@@ -1,0 +1,345 @@
+//! The ways of probes: for each gateway a mark, two rules that ask for it, and a table with one route.
+//!
+//! The rule that lets a marked packet go nowhere comes before the one that looks the table up, and that
+//! before the route; they go in the other order. So at no moment can a probe leave by the main table, and
+//! what a killed run has left is found by its rules.
+
+use crate::cli::{Exit, Failure, Reason};
+use crate::record::Action;
+use crate::sys::Error;
+use crate::sys::netlink::{Netlink, Refusal, RouteRequest, RuleRequest};
+use crate::sys::state::Lock;
+use crate::types::gateway::{Marks, priority};
+use crate::types::link::{Link, OUR_PROTO};
+use crate::types::net::Prefix;
+use crate::types::route::{Hop, LOCAL, Route, RouteKind};
+use crate::types::rule::{Marked, Rule, RuleAction};
+use nix::errno::Errno;
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The metric that the kernel gives an IPv6 route without one.
+const METRIC: u32 = 1024;
+
+/// The way through one gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    pub(super) mark: u32,
+    pub(super) route: Route,
+    rules: [Rule; 2],
+}
+
+impl Way {
+    /// The way of probe `number`.
+    pub(super) fn new(marks: Marks, number: u32, gateway: IpAddr, ifindex: u32, onlink: bool) -> Self {
+        let (mark, ipv6) = (marks.probe(number), gateway.is_ipv6());
+        let (table, proto) = (marks.table(mark), OUR_PROTO);
+        let any: IpAddr = if ipv6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+        let rule = |priority, action| Rule {
+            ipv6,
+            priority,
+            mark: Some(Marked { mark, mask: marks.mask, not: false }),
+            action,
+            proto,
+            asks_more: false,
+        };
+        Way {
+            mark,
+            route: Route {
+                dst: Prefix { addr: any, len: 0 },
+                table,
+                metric: if ipv6 { METRIC } else { 0 },
+                kind: RouteKind::UNICAST,
+                hops: vec![Hop { via: Some(gateway), ifindex, weight: 1, onlink }],
+                source: None,
+                proto,
+            },
+            rules: [
+                rule(priority::PROBED_NOWHERE, RuleAction::Unreachable),
+                rule(priority::PROBES, RuleAction::Look { table, suppress: None }),
+            ],
+        }
+    }
+
+    fn is_ipv6(&self) -> bool {
+        self.route.dst.addr.is_ipv6()
+    }
+
+    /// Whether the kernel still sends what carries the mark by this gateway.
+    pub(super) fn stands(&self, netlink: &mut Netlink, to: IpAddr) -> Result<bool, Error> {
+        let via = |route: &Route| route.hops.first().and_then(|hop| hop.via);
+        let there = netlink.way_to(to, self.mark)?;
+        Ok(there.is_ok_and(|there| there.table == self.route.table && via(&there) == via(&self.route)))
+    }
+}
+
+/// What was done to the kernel, for each of the ways that were wanted, in order.
+#[derive(Debug, Default)]
+pub(super) struct Agreed {
+    pub(super) failures: Vec<Option<Failure>>,
+    pub(super) actions: Vec<Vec<Action>>,
+    /// What was removed, of this run's and of others that were killed, and the table that it was about.
+    pub(super) removed: Vec<(u32, Action)>,
+    /// What could not be removed.
+    pub(super) left: Vec<Failure>,
+}
+
+/// All ways of a run, and its marks.
+#[derive(Debug, Default)]
+pub(super) struct Ways {
+    /// The marks that no other run may use, by number, for as long as this one lives.
+    held: BTreeMap<u32, Lock>,
+    /// Which gateway has which.
+    numbers: BTreeMap<String, u32>,
+    /// Tables where something of this run may stand.
+    tables: BTreeSet<(bool, u32)>,
+}
+
+impl Ways {
+    /// The number of a gateway: that which it has, else the lowest that nobody uses; none where all are in use.
+    ///
+    /// # Errors
+    /// The locks cannot be opened.
+    pub(super) fn number(&mut self, subject: &str) -> Result<Option<u32>, Error> {
+        if let Some(number) = self.numbers.get(subject) {
+            return Ok(Some(*number));
+        }
+        for number in 0..Marks::PROBES {
+            if self.numbers.values().any(|taken| *taken == number) {
+                continue;
+            }
+            if let Entry::Vacant(entry) = self.held.entry(number) {
+                let Some(lock) = lock(number)? else { continue };
+                entry.insert(lock);
+            }
+            self.numbers.insert(subject.to_owned(), number);
+            return Ok(Some(number));
+        }
+        Ok(None)
+    }
+
+    /// Forgets the gateways that are no more; their marks stay this run's until its end.
+    pub(super) fn keep(&mut self, subjects: &[String]) {
+        self.numbers.retain(|subject, _| subjects.contains(subject));
+    }
+
+    /// Makes the kernel agree: of the marks of this run, and of those that killed ones have left, there is
+    /// what is wanted and nothing else.
+    ///
+    /// # Errors
+    /// The kernel cannot be asked; what it refuses stands in the result.
+    pub(super) fn agree(&mut self, netlink: &mut Netlink, links: &[Link], wanted: &[Way]) -> Result<Agreed, Error> {
+        let mut agreed = Agreed {
+            failures: wanted.iter().map(|_| None).collect(),
+            actions: wanted.iter().map(|_| Vec::new()).collect(),
+            ..Agreed::default()
+        };
+        // A run that lives holds its marks; whoever has one of these is not one of them.
+        let mut orphans: BTreeMap<u32, Option<Lock>> = BTreeMap::new();
+        let mut new_rules: Vec<(usize, &Rule)> =
+            (0..2).flat_map(|at| wanted.iter().enumerate().map(move |(idx, way)| (idx, &way.rules[at]))).collect();
+        let mut gone_rules = Vec::new();
+        let mut tables = std::mem::take(&mut self.tables);
+        for rule in netlink.rules(false)?.into_iter().chain(netlink.rules(true)?).filter(is_probe) {
+            if let Some(at) = new_rules.iter().position(|(_, new)| **new == rule) {
+                new_rules.swap_remove(at);
+                continue;
+            }
+            let Some(number) = marks_of(&rule).and_then(|(marks, mark)| marks.probe_of(mark)) else { continue };
+            if !self.held.contains_key(&number) {
+                let orphan = match orphans.entry(number) {
+                    Entry::Occupied(entry) => entry.into_mut(),
+                    Entry::Vacant(entry) => entry.insert(lock(number)?),
+                };
+                if orphan.is_none() {
+                    continue;
+                }
+            }
+            if let RuleAction::Look { table, .. } = rule.action {
+                tables.insert((rule.ipv6, table));
+            }
+            gone_rules.push(rule);
+        }
+        // Taking one out has changed the order.
+        new_rules.sort_by_key(|(_, rule)| std::cmp::Reverse(rule.priority));
+        let own: BTreeSet<(bool, u32)> = wanted.iter().map(|way| (way.is_ipv6(), way.route.table)).collect();
+        let mut new_routes: Vec<(usize, &Route)> = wanted.iter().map(|way| &way.route).enumerate().collect();
+        let mut gone_routes = Vec::new();
+        for (ipv6, table) in tables.union(&own) {
+            for route in netlink.routes(*ipv6, *table, Some(OUR_PROTO))? {
+                match new_routes.iter().position(|(_, new)| **new == route) {
+                    Some(at) => drop(new_routes.remove(at)),
+                    None => gone_routes.push(route),
+                }
+            }
+        }
+        self.tables = own;
+        agreed.remove(netlink, links, &gone_routes, &gone_rules)?;
+        agreed.add(netlink, links, &new_rules, &new_routes)?;
+        Ok(agreed)
+    }
+}
+
+impl Agreed {
+    fn remove(&mut self, netlink: &mut Netlink, links: &[Link], routes: &[Route], rules: &[Rule]) -> Result<(), Error> {
+        let requests: Vec<RouteRequest> = routes.iter().cloned().map(RouteRequest::Delete).collect();
+        let outcomes = netlink.change_routes(&requests)?;
+        for (route, outcome) in routes.iter().zip(outcomes) {
+            let text = route_text(route, links);
+            self.note_removal("route", ip(route.dst.addr.is_ipv6()), route.table, &text, outcome);
+        }
+        let requests: Vec<RuleRequest> = rules.iter().cloned().map(RuleRequest::Delete).collect();
+        let outcomes = netlink.change_rules(&requests)?;
+        for (rule, outcome) in rules.iter().zip(outcomes) {
+            let table = marks_of(rule).map_or(0, |(marks, mark)| marks.table(mark));
+            self.note_removal("rule", ip(rule.ipv6), table, &rule.to_string(), outcome);
+        }
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        netlink: &mut Netlink,
+        links: &[Link],
+        rules: &[(usize, &Rule)],
+        routes: &[(usize, &Route)],
+    ) -> Result<(), Error> {
+        let requests: Vec<RuleRequest> = rules.iter().map(|(_, rule)| RuleRequest::Add((*rule).clone())).collect();
+        let outcomes = netlink.change_rules(&requests)?;
+        for ((idx, rule), outcome) in rules.iter().zip(outcomes) {
+            self.note(*idx, "rule", ip(rule.ipv6), rule.to_string(), outcome);
+        }
+        let requests: Vec<RouteRequest> = routes.iter().map(|(_, route)| RouteRequest::Add((*route).clone())).collect();
+        let outcomes = netlink.change_routes(&requests)?;
+        for ((idx, route), outcome) in routes.iter().zip(outcomes) {
+            self.note(*idx, "route", ip(route.dst.addr.is_ipv6()), route_text(route, links), outcome);
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, idx: usize, what: &'static str, ip: &str, text: String, outcome: Result<(), Refusal>) {
+        if let Err(Refusal { errno, said }) = outcome {
+            let error = Error::Call { doing: format!("add the {what}"), object: text, errno, said };
+            if let Some(failure) = self.failures.get_mut(idx) {
+                failure.get_or_insert(error.into());
+            }
+        } else if let Some(actions) = self.actions.get_mut(idx) {
+            let op = if what == "rule" { "rule-add" } else { "route-add" };
+            actions.push(Action { op, text: format!("{ip} {what} add {text}") });
+        }
+    }
+
+    fn note_removal(&mut self, what: &'static str, ip: &str, table: u32, text: &str, outcome: Result<(), Refusal>) {
+        match outcome {
+            Ok(()) => {
+                let op = if what == "rule" { "rule-del" } else { "route-del" };
+                self.removed.push((table, Action { op, text: format!("{ip} {what} del {text}") }));
+            }
+            // A route goes with its interface, and somebody else may have been tidy.
+            Err(Refusal { errno: Errno::ESRCH | Errno::ENOENT, .. }) => {}
+            Err(Refusal { errno, said }) => {
+                let error = Error::Call { doing: format!("remove the {what}"), object: text.to_owned(), errno, said };
+                self.left.push(error.into());
+            }
+        }
+    }
+}
+
+fn lock(number: u32) -> Result<Option<Lock>, Error> {
+    Lock::try_take(&format!("gw.probe.{number}"))
+}
+
+fn is_probe(rule: &Rule) -> bool {
+    rule.is_ours() && [priority::PROBES, priority::PROBED_NOWHERE].contains(&rule.priority)
+}
+
+/// The mark that a rule asks for, and the mask that it was made with.
+fn marks_of(rule: &Rule) -> Option<(Marks, u32)> {
+    let marked = rule.mark.filter(|marked| !marked.not)?;
+    let marks: Marks = format!("{:#x}", marked.mask).parse().ok()?;
+    Some((marks, marked.mark))
+}
+
+fn ip(ipv6: bool) -> &'static str {
+    if ipv6 { "ip -6" } else { "ip" }
+}
+
+fn route_text(route: &Route, links: &[Link]) -> String {
+    route.told(|ifindex| links.iter().find(|link| link.index == ifindex).map(|link| link.name.as_str()))
+}
+
+/// Where a gateway is.
+#[derive(Debug)]
+pub(super) enum Place<'a> {
+    On {
+        link: &'a Link,
+        onlink: bool,
+    },
+    /// Its interface is down: no way leads through it, which is an answer.
+    Down(&'a Link),
+}
+
+/// Finds the interface that a gateway is behind: the one that was named, else the one of its network.
+///
+/// # Errors
+/// There is none.
+pub(super) fn place<'a>(
+    netlink: &mut Netlink,
+    links: &'a [Link],
+    gateway: IpAddr,
+    dev: Option<&str>,
+) -> Result<Place<'a>, Failure> {
+    if let Some(dev) = dev {
+        let link = links.iter().find(|link| link.is_called(dev));
+        let link = link.ok_or_else(|| Error::no_interface(format!("probe {gateway} by"), dev))?;
+        return Ok(if link.up { Place::On { link, onlink: true } } else { Place::Down(link) });
+    }
+    if matches!(gateway, IpAddr::V6(addr) if addr.is_unicast_link_local()) {
+        let why = format!("cannot probe {gateway}: each link may have it (name the interface: {gateway}%eth0)");
+        return Err(Failure::input(why));
+    }
+    let way = netlink.way_to(gateway, 0)?.ok();
+    if let Some(Route { kind: RouteKind::UNICAST, hops, .. }) = &way
+        && let [Hop { via: None, ifindex, .. }] = hops.as_slice()
+        && let Some(link) = links.iter().find(|link| link.index == *ifindex)
+    {
+        return Ok(Place::On { link, onlink: false });
+    }
+    if way.is_some_and(|way| way.kind == RouteKind::LOCAL) {
+        return Err(Failure::input(format!("cannot probe {gateway}: it is an address of this host, and no gateway")));
+    }
+    // The route to its network goes with the interface, of IPv4 not the address.
+    let addresses = netlink.addresses(None)?;
+    let down = addresses
+        .iter()
+        .filter(|address| address.prefix.contains(gateway))
+        .find_map(|address| links.iter().find(|link| link.index == address.ifindex && !link.up));
+    down.map(Place::Down).ok_or_else(|| {
+        let why = format!("cannot probe {gateway}: it is on no link of this host (name its interface: dev=DEV)");
+        Failure::new(Exit::Missing, Reason::NoSuchInterface, why)
+    })
+}
+
+/// The addresses that are this host itself.
+#[derive(Debug)]
+pub(super) struct Own {
+    single: BTreeSet<IpAddr>,
+    networks: Vec<Prefix>,
+}
+
+impl Own {
+    pub(super) fn look(netlink: &mut Netlink, ipv6: bool) -> Result<Self, Error> {
+        let routes = netlink.routes(ipv6, LOCAL, None)?;
+        let local = routes.into_iter().filter(|route| route.kind == RouteKind::LOCAL);
+        let (single, networks): (Vec<Route>, Vec<Route>) = local.partition(Route::is_host);
+        Ok(Own {
+            single: single.into_iter().map(|route| route.dst.addr).collect(),
+            networks: networks.into_iter().map(|route| route.dst).collect(),
+        })
+    }
+
+    pub(super) fn has(&self, addr: IpAddr) -> bool {
+        self.single.contains(&addr) || self.networks.iter().any(|network| network.contains(addr))
+    }
+}
