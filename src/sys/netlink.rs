@@ -238,7 +238,7 @@ impl Netlink {
         message.header.protocol = RouteProtocol::from(proto.unwrap_or(0));
         message.attributes = vec![RouteAttribute::Table(table)];
         let mut routes = Vec::new();
-        self.dump(RouteNetlinkMessage::GetRoute(message), "list", "routes", |message| {
+        let listed = self.dump(RouteNetlinkMessage::GetRoute(message), "list", "routes", |message| {
             if let RouteNetlinkMessage::NewRoute(message) = message
                 && let Some(route) = route(&message)
                 && route.table == table
@@ -247,8 +247,12 @@ impl Netlink {
             {
                 routes.push(route);
             }
-        })?;
-        Ok(routes)
+        });
+        match listed {
+            // A table that never had a route.
+            Err(Error::Call { errno: Errno::ENOENT, .. }) => Ok(Vec::new()),
+            listed => listed.map(|()| routes),
+        }
     }
 
     /// The way that the kernel would send a packet with this mark to `to`; the refusal where there is none.
