@@ -73,6 +73,19 @@ impl Memory {
         }
     }
 
+    /// Removes the file, if it is there.
+    ///
+    /// # Errors
+    /// It cannot be removed.
+    pub(super) fn forget(&self) -> Result<(), Failure> {
+        match std::fs::remove_file(&self.path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(sys::Error::io("remove", self.path.display().to_string(), &error).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Replaces the file.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ pub(crate) mod elect;
 pub(crate) mod fence;
 pub(crate) mod gw;
 pub(crate) mod gw_probe;
+pub(crate) mod gw_rules;
 pub(crate) mod hash_owner;
 pub(crate) mod heartbeat;
 pub(crate) mod monitor;

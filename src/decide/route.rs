@@ -1,4 +1,5 @@
-//! Routes of virtual addresses: on to the master, and as the source of what this host sends.
+//! Routes of virtual addresses, on to the master and as the source of what this host sends; and those by which
+//! a gateway's flows leave.
 
 use crate::types::link::OUR_PROTO;
 use crate::types::net::Prefix;
@@ -18,6 +19,17 @@ pub(crate) fn to_master(vip: IpAddr, master: IpAddr, ifindex: u32) -> Route {
         hops: vec![Hop { via: Some(master), ifindex, weight: 1, onlink: false }],
         source: None,
         proto: OUR_PROTO,
+    }
+}
+
+/// The default route of a gateway's own table.
+pub(crate) fn by_gateway(via: IpAddr, ifindex: u32, onlink: bool, table: u32) -> Route {
+    let addr = if via.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
+    Route {
+        dst: Prefix { addr, len: 0 },
+        table,
+        hops: vec![Hop { via: Some(via), ifindex, weight: 1, onlink }],
+        ..to_master(via, via, ifindex)
     }
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod elect;
 pub(crate) mod envelope;
 pub(crate) mod fence;
 pub(crate) mod gw;
+pub(crate) mod gw_apply;
 pub(crate) mod gw_probe;
 pub(crate) mod hash_owner;
 pub(crate) mod health;

@@ -3,6 +3,7 @@
 pub(crate) mod blocks;
 pub(crate) mod clock;
 pub(crate) mod connect;
+pub(crate) mod conntrack;
 pub(crate) mod diag;
 pub(crate) mod error;
 pub(crate) mod event;

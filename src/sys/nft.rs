@@ -55,6 +55,11 @@ impl Nft {
         self.print(&[&["list"], what].concat(), object)
     }
 
+    /// The same without what changes by itself: the values of counters.
+    pub(crate) fn list_stateless(&self, what: &[&str], object: &str) -> Result<Option<String>> {
+        self.print(&[&["-s", "list"], what].concat(), object)
+    }
+
     /// Every rule of this host as people read it, without the elements of sets.
     pub(crate) fn rule_set(&self) -> Result<Option<String>> {
         self.print(&["-t", "list", "ruleset"], "this host")
@@ -189,7 +194,7 @@ fn refused(stderr: &[u8], doing: &str, object: &str) -> Error {
             doing: doing.to_owned(),
             object: object.to_owned(),
             what: format!("nft: {first}"),
-            mend: "this kernel lacks a part of nf_tables: nft_hash, nft_fib, nft_ct, nft_reject".to_owned(),
+            mend: "this kernel lacks a part of nf_tables: nft_hash, nft_fib, nft_ct, nft_numgen, nft_reject".to_owned(),
             reason: Missing::Feature,
         };
     }

@@ -54,19 +54,15 @@ impl Route {
         self.proto == OUR_PROTO
     }
 
-    /// Whether it is for one address alone.
-    pub(crate) fn is_host(&self) -> bool {
-        self.dst.len == width(self.dst.addr)
-    }
-
-    /// As ip writes it; `dev` names an interface.
-    pub(crate) fn told<'a>(&self, dev: impl Fn(u32) -> Option<&'a str>) -> String {
+    /// As `ip route add` takes it; `dev` names interfaces.
+    pub(crate) fn text<'a>(&self, dev: impl Fn(u32) -> Option<&'a str>) -> String {
         let way = |hop: &Hop| {
             let family = |via: IpAddr| if via.is_ipv4() == self.dst.addr.is_ipv4() { "" } else { "inet6 " };
             let via = hop.via.map_or_else(String::new, |via| format!(" via {}{via}", family(via)));
-            format!("{via} dev {}{}", dev(hop.ifindex).unwrap_or("?"), if hop.onlink { " onlink" } else { "" })
+            let dev = dev(hop.ifindex).unwrap_or("?");
+            format!("{via} dev {dev}{}", if hop.onlink { " onlink" } else { "" })
         };
-        let mut text = self.dst.to_string();
+        let mut text = if self.dst.len == 0 { "default".to_owned() } else { self.dst.to_string() };
         if let [hop] = self.hops.as_slice() {
             text += &way(hop);
         }
@@ -84,5 +80,10 @@ impl Route {
             let _ = write!(text, " nexthop{} weight {}", way(hop), hop.weight);
         }
         text
+    }
+
+    /// Whether it is for one address alone.
+    pub(crate) fn is_host(&self) -> bool {
+        self.dst.len == width(self.dst.addr)
     }
 }

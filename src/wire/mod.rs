@@ -3,6 +3,7 @@
 pub(crate) mod arp;
 pub(crate) mod checksum;
 pub(crate) mod clusterip;
+pub(crate) mod ctnetlink;
 pub(crate) mod dns;
 pub(crate) mod env_conf;
 pub(crate) mod ethernet;

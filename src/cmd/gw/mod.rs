@@ -1,8 +1,13 @@
 //! `gw`: which way out?
 
+mod apply;
+mod clear;
 mod course;
+mod flush;
 mod import;
+mod kernel;
 mod probe;
+mod report;
 mod split;
 mod talk;
 mod ways;
@@ -17,8 +22,8 @@ use std::path::Path;
 /// The command.
 pub const TOOL: Tool = Tool {
     name: "gw",
-    about: "Decide how new flows are split over several gateways",
-    verbs: Verbs::Many(&[import::VERB, probe::VERB, split::VERB]),
+    about: "Find out which gateways forward, and split new flows over them",
+    verbs: Verbs::Many(&[apply::VERB, clear::VERB, import::VERB, probe::VERB, report::VERB, split::VERB]),
 };
 
 /// More are no gateways of one host: each has a mark of its own.

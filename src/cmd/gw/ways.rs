@@ -266,7 +266,7 @@ fn ip(ipv6: bool) -> &'static str {
 }
 
 fn route_text(route: &Route, links: &[Link]) -> String {
-    route.told(|ifindex| links.iter().find(|link| link.index == ifindex).map(|link| link.name.as_str()))
+    route.text(|ifindex| links.iter().find(|link| link.index == ifindex).map(|link| link.name.as_str()))
 }
 
 /// Where a gateway is.

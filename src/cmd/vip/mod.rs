@@ -90,7 +90,7 @@ impl Present {
 
     /// A route as ip writes it.
     fn route_text(&self, route: &Route) -> String {
-        route.told(|ifindex| self.link(ifindex).map(|link| link.name.as_str()))
+        route.text(|ifindex| self.link(ifindex).map(|link| link.name.as_str()))
     }
 
     /// The interface that the user named.

@@ -31,6 +31,8 @@ fn peer(element: &Json<'_>) -> Option<(IpAddr, u16, u16)> {
 pub(crate) struct Table {
     pub(crate) family: String,
     pub(crate) name: String,
+    /// The kernel's number for it: one that was made anew has another.
+    pub(crate) handle: u64,
     pub(crate) chains: BTreeMap<String, Chain>,
     pub(crate) counters: BTreeMap<String, Counter>,
     /// The elements of each set that have a time-out.
@@ -76,6 +78,7 @@ pub(crate) fn parse(text: &str) -> Result<Table, String> {
                 found = true;
                 table.family = string(body, "family").unwrap_or_default();
                 table.name = name();
+                table.handle = body.get("handle").and_then(Json::number).unwrap_or_default();
             }
             "chain" => {
                 let chain = table.chains.entry(name()).or_default();

@@ -7,9 +7,11 @@
 
 pub(crate) mod cluster;
 pub(crate) mod forward;
+pub(crate) mod gateway;
 mod json;
 pub(crate) mod lease;
 pub(crate) mod list;
+pub(crate) mod marks;
 pub(crate) mod rule;
 
 use std::net::IpAddr;
