@@ -171,10 +171,10 @@ pub(crate) fn is_alive(now: Status, before: Option<Status>) -> bool {
     }
 }
 
-/// Numbers for gateways that have none, the lowest that are free, at most `most`; those that are known
-/// stay, so that the flows which carry their marks do.
-pub(crate) fn number(known: &[Option<u32>], most: u32) -> Vec<Option<u32>> {
-    let mut free = (1..=most).filter(|number| !known.contains(&Some(*number)));
+/// Numbers for gateways that have none, the lowest that are neither known nor taken, at most `most`; those
+/// that are known stay, so that the flows which carry their marks do.
+pub(crate) fn number(known: &[Option<u32>], taken: &[u32], most: u32) -> Vec<Option<u32>> {
+    let mut free = (1..=most).filter(|number| !known.contains(&Some(*number)) && !taken.contains(number));
     known.iter().map(|known| known.or_else(|| free.next())).collect()
 }
 
@@ -271,9 +271,10 @@ mod tests {
 
     #[test]
     fn a_number_stays_with_its_gateway() {
-        assert_eq!(number(&[None, None], 9), [Some(1), Some(2)]);
-        assert_eq!(number(&[None, Some(1), None, Some(3)], 9), [Some(2), Some(1), Some(4), Some(3)]);
-        assert_eq!(number(&[Some(1), None, None], 2), [Some(1), Some(2), None]);
+        assert_eq!(number(&[None, None], &[], 9), [Some(1), Some(2)]);
+        assert_eq!(number(&[None, Some(1), None, Some(3)], &[], 9), [Some(2), Some(1), Some(4), Some(3)]);
+        assert_eq!(number(&[Some(1), None, None], &[], 2), [Some(1), Some(2), None]);
+        assert_eq!(number(&[None, Some(1)], &[2, 3], 9), [Some(4), Some(1)]);
     }
 
     fn candidates() -> impl Strategy<Value = Vec<Candidate>> {

@@ -172,10 +172,16 @@ impl<'a> Splitter<'a> {
         }
         let plan = gw::split(&candidates, self.flags.redistribute.how());
         let marks = self.flags.mark_mask;
-        self.remembered.numbers.retain(|subject, _| subjects.contains(subject));
         let known: Vec<Option<u32>> =
             subjects.iter().map(|subject| self.remembered.numbers.get(subject).copied()).collect();
-        let numbers = gw::number(&known, marks.most_gateways());
+        // Another split of this host may have the state in common, and other gateways.
+        let others = self.remembered.numbers.iter().filter(|(subject, _)| !subjects.contains(subject));
+        let taken: Vec<u32> = others.map(|(_, number)| *number).collect();
+        let mut numbers = gw::number(&known, &taken, marks.most_gateways());
+        if numbers.contains(&None) {
+            self.remembered.numbers.retain(|subject, _| subjects.contains(subject));
+            numbers = gw::number(&known, &[], marks.most_gateways());
+        }
         let mut pieces = Vec::new();
         for (at, (gateway, subject)) in self.gateways.iter().zip(&subjects).enumerate() {
             let number = numbers[at].ok_or_else(|| {
