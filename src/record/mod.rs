@@ -3,6 +3,7 @@
 
 pub(crate) mod bucket;
 pub(crate) mod config;
+pub(crate) mod doctor;
 pub(crate) mod elect;
 pub(crate) mod envelope;
 pub(crate) mod fence;

@@ -3,6 +3,7 @@
 mod apply;
 mod clear;
 mod course;
+mod doctor;
 mod flush;
 mod import;
 mod kernel;
@@ -23,7 +24,7 @@ use std::path::Path;
 pub const TOOL: Tool = Tool {
     name: "gw",
     about: "Find out which gateways forward, and split new flows over them",
-    verbs: Verbs::Many(&[apply::VERB, clear::VERB, import::VERB, probe::VERB, report::VERB, split::VERB]),
+    verbs: Verbs::Many(&[apply::VERB, clear::VERB, doctor::VERB, import::VERB, probe::VERB, report::VERB, split::VERB]),
 };
 
 /// More are no gateways of one host: each has a mark of its own.
