@@ -77,6 +77,43 @@ impl Nft {
     }
 }
 
+/// The number of this namespace's rule set: each transaction, whoever's and of whatever table, makes it
+/// another (`NFT_MSG_GETGEN`). A thousandth of the cost of a listing.
+pub(crate) fn generation() -> Result<u32> {
+    // NFNL_SUBSYS_NFTABLES, NFT_MSG_GETGEN; NLM_F_REQUEST; an empty `struct nfgenmsg`.
+    const KIND: u16 = 10 << 8 | 16;
+    const LENGTH: u32 = 16 + 4;
+    let failed = |error: &std::io::Error| Error::io("ask for the generation of", "nf_tables", error);
+    let socket = Socket::new(NETLINK_NETFILTER).map_err(|error| failed(&error))?;
+    let mut request = Vec::new();
+    request.extend(LENGTH.to_ne_bytes());
+    request.extend(KIND.to_ne_bytes());
+    request.extend(1_u16.to_ne_bytes());
+    request.resize(LENGTH as usize, 0);
+    socket.send_to(&request, &SocketAddr::new(0, 0), 0).map_err(|error| failed(&error))?;
+    let mut answer = Vec::with_capacity(4096);
+    socket.recv(&mut answer, 0).map_err(|error| failed(&error))?;
+    generation_in(&answer).ok_or_else(|| {
+        Error::call("ask for the generation of", "nf_tables", refusal(&answer).unwrap_or(Errno::EBADMSG))
+    })
+}
+
+/// The number in an answer: attribute 1 of `NFT_MSG_NEWGEN`.
+fn generation_in(answer: &[u8]) -> Option<u32> {
+    const NEWGEN: u16 = 10 << 8 | 15;
+    let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
+    let value = attribute(answer.get(HEADERS..)?, 1).filter(|_| kind == NEWGEN)?;
+    Some(u32::from_be_bytes(value.try_into().ok()?))
+}
+
+/// The errno in an answer that is a refusal (`struct nlmsgerr`).
+fn refusal(answer: &[u8]) -> Option<Errno> {
+    const ERROR: u16 = 2;
+    let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
+    let code = i32::from_ne_bytes(answer.get(16..20)?.try_into().ok()?);
+    (kind == ERROR && code < 0).then(|| Errno::from_raw(-code))
+}
+
 /// Carries out the documents of a stream, each in force as soon as the kernel has told the monitor so.
 ///
 /// One nft is kept for many of them (`nft -i` takes one a line). An nft for each costs its start, and at its
@@ -285,12 +322,28 @@ impl std::fmt::Debug for Monitor {
     }
 }
 
+/// `struct nlmsghdr` and `struct nfgenmsg`.
+const HEADERS: usize = 16 + 4;
+
+/// The value of the first attribute of a kind.
+fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
+    loop {
+        let size = usize::from(u16::from_ne_bytes(attributes.get(..2)?.try_into().ok()?));
+        // NLA_TYPE_MASK
+        let tag = u16::from_ne_bytes(attributes.get(2..4)?.try_into().ok()?) & 0x3fff;
+        let value = attributes.get(4..size)?;
+        attributes = attributes.get(size.next_multiple_of(4)..).unwrap_or_default();
+        if tag == wanted {
+            return Some(value);
+        }
+    }
+}
+
 /// One message: what it says, and what follows it.
 ///
 /// `struct nlmsghdr`, `struct nfgenmsg`, attributes; attribute 1 is the table's name in every
 /// message of `nf_tables` but those of a generation, where attribute 2 is the process.
 fn message(bytes: &[u8]) -> Option<(Option<Heard>, &[u8])> {
-    const HEADERS: usize = 16 + 4;
     const NAME: u16 = 1;
     const NEWGEN: u8 = 15;
     const PROCESS: u16 = 2;
@@ -300,19 +353,7 @@ fn message(bytes: &[u8]) -> Option<(Option<Heard>, &[u8])> {
     let body = bytes.get(..length).filter(|_| length >= 16)?;
     let rest = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
     let kind = *body.get(4)?;
-    let mut attributes = body.get(HEADERS..).unwrap_or_default();
-    let mut attribute = |wanted: u16| {
-        loop {
-            let size = usize::from(u16::from_ne_bytes(attributes.get(..2)?.try_into().ok()?));
-            // NLA_TYPE_MASK
-            let tag = u16::from_ne_bytes(attributes.get(2..4)?.try_into().ok()?) & 0x3fff;
-            let value = attributes.get(4..size)?;
-            attributes = attributes.get(size.next_multiple_of(4)..).unwrap_or_default();
-            if tag == wanted {
-                return Some(value);
-            }
-        }
-    };
+    let attribute = |wanted: u16| attribute(body.get(HEADERS..).unwrap_or_default(), wanted);
     let news = match kind {
         NEWGEN => attribute(PROCESS)
             .and_then(|value| value.try_into().ok())
@@ -326,6 +367,23 @@ fn message(bytes: &[u8]) -> Option<(Option<Heard>, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As Linux 6.18 answers.
+    #[test]
+    fn the_generation_stands_in_the_answer() {
+        let mut answer = vec![0; HEADERS];
+        answer[4..6].copy_from_slice(&(10_u16 << 8 | 15).to_ne_bytes());
+        for (kind, value) in [(1_u16, [0, 0, 0, 7]), (2, [0, 0, 2, 9])] {
+            answer.extend(8_u16.to_ne_bytes());
+            answer.extend(kind.to_ne_bytes());
+            answer.extend(value);
+        }
+        assert_eq!(generation_in(&answer), Some(7));
+        answer[4..6].copy_from_slice(&2_u16.to_ne_bytes());
+        answer[16..20].copy_from_slice(&(-1_i32).to_ne_bytes());
+        assert_eq!((generation_in(&answer), refusal(&answer)), (None, Some(Errno::EPERM)));
+        assert_eq!((generation_in(&[]), refusal(&[])), (None, None));
+    }
 
     #[test]
     fn a_change_of_ours_is_told_from_those_of_others() {
