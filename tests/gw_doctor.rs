@@ -99,6 +99,10 @@ fn redirects_matter_where_clients_share_the_link() {
     let site = Site::one_link(2);
     let ask = "gw doctor --gateway 192.0.2.1 --gateway 192.0.2.2";
     site.host.sh("ip route add default via 192.0.2.1");
+    // Gateways would answer the clients past this host.
+    let run = doctor(&site, ask).ended(1);
+    assert_eq!(slugs(&run), ["one-way"]);
+    site.host.sh(run.records()[0]["mend"].as_str().unwrap());
     finds(&site, "sysctl -qw net.ipv4.conf.eth0.send_redirects=1", ask, "send-redirects");
 }
 
@@ -119,6 +123,11 @@ fn a_rule_of_another_with_our_bits_is_told_and_one_that_compares_all_is_mended()
     assert_eq!((&found["subject"], &found["severity"]), (&"mark-collision".into(), &"error".into()));
     doctor(&site, &format!("{ALL} --mark-mask 0x0000ff00")).ended(0);
     site.host.sh("ip rule del priority 5210");
+    site.host
+        .sh("nft 'add table ip other; add chain ip other c; add rule ip other c meta mark set meta mark | 0x40000'");
+    let found = doctor(&site, ALL).ended(1).records().remove(0);
+    assert!(found["object"].as_str().unwrap().contains("table ip other"), "{found}");
+    site.host.sh("nft delete table ip other");
     finds(&site, "ip rule add priority 5211 fwmark 0x7 lookup main", ALL, "mark-collision");
     assert!(site.host.sh("ip rule").contains("5211:\tfrom all fwmark 0x7/0xff00ffff lookup main"));
     doctor(&site, ALL).ended(0);

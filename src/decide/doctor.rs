@@ -3,6 +3,8 @@
 //! Sources: Linux `Documentation/networking/ip-sysctl.rst` (which of two settings wins),
 //! networkd.conf(5), nft(8).
 
+use super::gw_rules::is_in_the_way;
+use crate::types::gateway::Marks;
 use crate::types::rule::{Marked, Rule};
 use std::collections::BTreeMap;
 
@@ -177,6 +179,38 @@ pub(crate) fn of_link(link: &GatewayLink, settings: &Settings, split_is_in_force
     findings
 }
 
+/// Gateways and clients on one link, and nothing translates addresses: the gateways answer the clients
+/// themselves, and this host sees half of each connection.
+pub(crate) fn one_way(link: &GatewayLink, settings: &Settings) -> Option<Finding> {
+    let dev = link.dev.as_str();
+    let forwards = Reader(settings).number(&format!("ipv4/conf/{dev}/forwarding")) == Some(1);
+    (link.ipv4 && link.is_shared && forwards).then(|| Finding {
+        slug: "one-way",
+        severity: Severity::Warning,
+        object: dev.to_owned(),
+        got: "no masquerading: where clients are on it too, gateways answer them past this host, and TCP breaks".to_owned(),
+        want: "flows that leave by the gateways have this host's address".to_owned(),
+        mend: format!(
+            "nft 'add table ip failover_masq; add chain ip failover_masq out {{ type nat hook postrouting priority srcnat; }}; \
+             add rule ip failover_masq out oifname \"{dev}\" masquerade'"
+        ),
+    })
+}
+
+/// A rule of nftables that takes our bits.
+pub(crate) fn of_foreign(rule: &str, marks: Marks) -> Finding {
+    Finding {
+        slug: "mark-collision",
+        severity: Severity::Error,
+        object: rule.to_owned(),
+        got: "it takes bits of ours".to_owned(),
+        want: format!("a mask that leaves {marks} alone"),
+        mend: OTHER_BITS.to_owned(),
+    }
+}
+
+const OTHER_BITS: &str = "use other bits: --mark-mask with split and probe";
+
 fn not_forwarding(name: &str, family: &str) -> Finding {
     Finding {
         slug: "ip-forward",
@@ -227,13 +261,14 @@ pub(crate) fn ping_is_open(range: &str, group: u32) -> bool {
 }
 
 /// Rules of others that ask for, or compare, bits of a mark that are ours.
-pub(crate) fn of_rules(rules: &[Rule], mask: u32) -> Vec<Finding> {
+pub(crate) fn of_rules(rules: &[Rule], marks: Marks) -> Vec<Finding> {
     let foreign = rules.iter().filter(|rule| !rule.is_ours());
     foreign
         .filter_map(|rule| {
-            let Marked { mark, mask: theirs, not } = rule.mark?;
+            let Marked { mask: theirs, not, .. } = rule.mark?;
+            let mask = marks.mask;
             let family = if rule.ipv6 { "ip -6" } else { "ip" };
-            let (severity, got) = if mark & theirs & mask != 0 {
+            let (severity, got) = if is_in_the_way(rule, marks) {
                 (Severity::Error, "it is for packets with bits of ours")
             } else if theirs & mask != 0 && !not {
                 (Severity::Warning, "it compares our bits: a packet with a mark of both is not its any more")
@@ -246,11 +281,7 @@ pub(crate) fn of_rules(rules: &[Rule], mask: u32) -> Vec<Finding> {
                 object: format!("{family} rule {rule}"),
                 got: got.to_owned(),
                 want: format!("a mask that leaves {mask:#010x} alone"),
-                mend: if severity == Severity::Error {
-                    "use other bits: --mark-mask with split, apply and probe".to_owned()
-                } else {
-                    with_mask(rule, theirs & !mask)
-                },
+                mend: if severity == Severity::Error { OTHER_BITS.to_owned() } else { with_mask(rule, theirs & !mask) },
             })
         })
         .collect()
@@ -381,14 +412,14 @@ mod tests {
             proto: 3,
             asks_more: false,
         };
-        let found = |rule: Rule| of_rules(&[rule], 0x00ff_0000).first().map(|finding| finding.severity);
+        let found = |rule: Rule| of_rules(&[rule], Marks::USUAL).first().map(|finding| finding.severity);
         assert_eq!(found(rule(0x8_0000, 0xff_0000, false)), Some(Severity::Error), "Tailscale's");
         assert_eq!(found(rule(0x100, 0x3f00, false)), None, "mwan3's");
         assert_eq!(found(rule(0x1, u32::MAX, false)), Some(Severity::Warning));
         assert_eq!(found(rule(0xca6c, u32::MAX, true)), None, "WireGuard's: ours are not its, as before");
         assert_eq!(found(Rule { proto: 70, ..rule(0x1_0000, 0xff_0000, false) }), None);
         assert_eq!(found(Rule { mark: None, ..rule(0, 0, false) }), None);
-        let mend = &of_rules(&[rule(0x1, u32::MAX, false)], 0x00ff_0000)[0].mend;
+        let mend = &of_rules(&[rule(0x1, u32::MAX, false)], Marks::USUAL)[0].mend;
         assert_eq!(
             mend,
             "ip rule add priority 100 fwmark 0x1/0xff00ffff table 52 protocol 3 && \

@@ -35,18 +35,19 @@ pub(crate) fn number(rule: &Rule) -> Option<u32> {
     rule.mark.map(|marked| Marks { mask: marked.mask }.number(marked.mark))
 }
 
-/// The first rule of another program that looks at bits of ours.
+/// Whether a rule of another program looks at bits of ours.
 ///
 /// One that compares all 32 looks at those that are 1 in its value: a VPN that asks for its own mark is not in
 /// the way.
+pub(crate) fn is_in_the_way(rule: &Rule, marks: Marks) -> bool {
+    let is_ours = rule.is_ours() && priority::OURS.contains(&rule.priority);
+    let bits = rule.mark.map_or(0, |Marked { mark, mask, .. }| if mask == u32::MAX { mark } else { mask });
+    !is_ours && bits & marks.mask != 0
+}
+
+/// The first rule of another program that looks at bits of ours.
 pub(crate) fn conflict(standing: &[Rule], marks: Marks) -> Option<&Rule> {
-    let is_ours = |rule: &Rule| rule.is_ours() && priority::OURS.contains(&rule.priority);
-    standing.iter().filter(|rule| !is_ours(rule)).find(|rule| {
-        rule.mark.is_some_and(|Marked { mark, mask, .. }| {
-            let bits = if mask == u32::MAX { mark } else { mask };
-            bits & marks.mask != 0
-        })
-    })
+    standing.iter().find(|rule| is_in_the_way(rule, marks))
 }
 
 /// What is to be added and what is to be deleted, so that of `ours` there is what is `wanted`, each once.

@@ -2,7 +2,7 @@
 
 use super::Gateways;
 use crate::cli::args::{self, flags};
-use crate::cli::{Exit, Failure, Process, Verb};
+use crate::cli::{Exit, Failure, Process, Reason, Verb};
 use crate::decide::doctor::{self, Finding, GatewayLink, Settings, Severity};
 use crate::record::Head;
 use crate::record::doctor::{DOCTOR_COLUMNS, DOCTOR_SCHEMA, Found};
@@ -13,6 +13,7 @@ use crate::sys::{self, state, sysctl};
 use crate::types::gateway::{Gateway, Marks};
 use crate::types::link::Link;
 use crate::types::route::MAIN;
+use crate::wire::nft::marks::overlap;
 use crate::wire::{networkd, nft_conf};
 use clap::{ArgMatches, Args};
 use std::collections::BTreeSet;
@@ -49,11 +50,11 @@ const LIST: Duration = Duration::from_secs(10);
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let flags: Flags = args::read(matches)?;
     let gateways = flags.gateways.all()?;
-    let nft = Nft::find("look at", "the rules of this host", process.deadline(LIST)).map_err(Failure::from);
+    let rule_set = read_rules(process);
     let mut report = Report { found: 0, looked: 0, process };
     report.privileges()?;
-    report.nft(&nft, flags.mark_mask)?;
-    report.routing(&gateways, &nft, flags.mark_mask)?;
+    report.tell("nft", of_rules(&rule_set, flags.mark_mask))?;
+    report.routing(&gateways, rule_set.as_deref().unwrap_or_default(), flags.mark_mask)?;
     let networkd = read_networkd();
     report.tell("networkd", networkd.map(|files| of_networkd(&files)))?;
     report.tell("flush-ruleset", of_nft_conf())?;
@@ -128,20 +129,11 @@ impl Report<'_> {
         self.tell("capability", Ok(findings))
     }
 
-    fn nft(&mut self, nft: &Result<Nft, Failure>, marks: Marks) -> Result<(), Failure> {
-        let Ok(nft) = nft else {
-            let found = missing("nft", "nft", "apply writes rules with it", "apt-get install nftables");
-            return self.tell("nft", Ok(vec![found]));
-        };
-        let _ = (nft, marks);
-        Ok(())
-    }
-
     /// Rules, links and settings.
-    fn routing(&mut self, gateways: &[Gateway], nft: &Result<Nft, Failure>, marks: Marks) -> Result<(), Failure> {
+    fn routing(&mut self, gateways: &[Gateway], rule_set: &str, marks: Marks) -> Result<(), Failure> {
         let mut netlink = Netlink::open()?;
         let rules = [netlink.rules(false)?, netlink.rules(true)?].concat();
-        self.tell("mark-collision", Ok(doctor::of_rules(&rules, marks.mask)))?;
+        self.tell("mark-collision", Ok(doctor::of_rules(&rules, marks)))?;
         let links = netlink.links()?;
         let (ways, astray) = ways(&mut netlink, gateways, &links)?;
         self.tell("gateway-astray", Ok(astray))?;
@@ -156,31 +148,38 @@ impl Report<'_> {
             }
         }
         self.tell("conntrack", Ok(doctor::of_host(&settings)))?;
-        // Only where its answer matters: a mark that is restored makes strict filtering right.
-        let is_marked = |link: &GatewayLink| {
-            ["all", &link.dev]
-                .iter()
-                .any(|dev| settings.get(&format!("ipv4/conf/{dev}/src_valid_mark")).is_some_and(|on| on == "1"))
-        };
-        let restores = match nft {
-            Ok(nft) if ways.iter().any(is_marked) => {
-                nft.list_text(&["table", "inet", "failover_gw"], "this host").map(|table| table.is_some())
-            }
-            _ => Ok(false),
-        };
-        match restores {
-            Ok(restores) => {
-                let mut findings: Vec<Finding> = Vec::new();
-                for finding in ways.iter().flat_map(|link| doctor::of_link(link, &settings, restores)) {
-                    // What is set for the host is told once.
-                    if !findings.contains(&finding) {
-                        findings.push(finding);
-                    }
+        let restores = rule_set.lines().any(|line| line == "table inet failover_gw {");
+        let translates = rule_set.split_whitespace().any(|word| matches!(word, "masquerade" | "snat"));
+        let mut findings: Vec<Finding> = Vec::new();
+        for link in &ways {
+            let of_link = doctor::of_link(link, &settings, restores);
+            let one_way = (!translates).then(|| doctor::one_way(link, &settings)).flatten();
+            for finding in of_link.into_iter().chain(one_way) {
+                // What is set for the host is told once.
+                if !findings.contains(&finding) {
+                    findings.push(finding);
                 }
-                self.tell("link", Ok(findings))
             }
-            Err(error) => self.tell("rp-filter", Err(error.into())),
         }
+        self.tell("link", Ok(findings))
+    }
+}
+
+/// The rules of nft; empty where the program is missing.
+fn read_rules(process: &Process) -> Result<String, Failure> {
+    match Nft::find("look at", "the rules of this host", process.deadline(LIST)) {
+        Ok(nft) => Ok(nft.rule_set()?.unwrap_or_default()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn of_rules(rule_set: &Result<String, Failure>, marks: Marks) -> Result<Vec<Finding>, Failure> {
+    match rule_set {
+        Ok(rule_set) => Ok(overlap(rule_set, marks).map(|rule| doctor::of_foreign(&rule, marks)).into_iter().collect()),
+        Err(failure) if failure.reason == Reason::NoSuchProgram => {
+            Ok(vec![missing("nft", "nft", "apply writes rules with it", "apt-get install nftables")])
+        }
+        Err(failure) => Err(failure.clone()),
     }
 }
 
