@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use support::eventually;
 use support::gateways::{Site, TARGETS};
+use support::{Running, eventually};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// The settings at which a fault is to be over within a second.
@@ -256,38 +256,55 @@ fn ten_rounds_leave_nothing() {
 /// The configuration of BashLb, as it is: the test that it names, its shares, and what it cannot say.
 #[test]
 fn an_env_conf_runs_as_it_is() {
-    let site = Site::own_links(2);
+    let site = Site::one_link(2);
     let _nginx = site.nginx();
     let env = site.host.folder.join("env.conf");
     let config = site.host.folder.join("gateways.conf");
     fs::write(&config, format!("bashlb={}\ncount=2\ninterval=20ms\nresponse_timeout=300ms\n", env.display())).unwrap();
     let ping = format!(
-        "net_int=eth1 #outgoing interface\ntest_method=1\nping_check_ip=\"{}\"\nhourly_report=1\n\
-         gw1=\"|10.0.1.1|0.25||\"\ngw2=\"|10.0.2.1|||\"\n",
+        "net_int=eth0 #outgoing interface\ntest_method=1\nping_check_ip=\"{}\"\nhourly_report=1\n\
+         gw1=\"|192.0.2.1|0.25||\"\ngw2=\"|192.0.2.2|||\"\n",
         TARGETS[0]
     );
-    // BashLb knows one interface; where each gateway has its own the route says which.
-    fs::write(&env, ping.replace("net_int=eth1 #outgoing interface\n", "")).unwrap();
+    fs::write(&env, ping).unwrap();
     let (status, said, complained) = run(&site, &format!("--once {}", config.display()));
     assert_eq!(status, 0, "{said}{complained}");
     let applied: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
     assert_eq!(applied["gateways"].as_array().unwrap().len(), 2, "{said}");
     // The address that the world should see, and one that is another gateway's.
     let wan = format!(
-        "test_method=3\nwan_ip_check_site=\"http://{}/\"\ngw1=\"|10.0.1.1|0.25|198.51.100.1|\"\n\
-         gw2=\"|10.0.2.1||198.51.100.9|\"\n",
+        "net_int=eth0\ntest_method=3\nwan_ip_check_site=\"http://{}/\"\ngw1=\"|192.0.2.1|0.25|198.51.100.1|\"\n\
+         gw2=\"|192.0.2.2||198.51.100.9|\"\n",
         TARGETS[0]
     );
     fs::write(&env, wan).unwrap();
     let (status, said, complained) = run(&site, &format!("--once {}", config.display()));
     assert_eq!(status, 0, "{said}{complained}");
     let applied: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
-    assert_eq!(applied["gateways"], serde_json::json!(["10.0.1.1"]), "{said}");
+    assert_eq!(applied["gateways"], serde_json::json!(["192.0.2.1"]), "{said}");
     let before = standing(&site);
     fs::write(&env, "test_method=1\nping_check_ip=192.0.2.1; reboot\n").unwrap();
     let (status, said, complained) = run(&site, &format!("--once {}", config.display()));
     assert_eq!((status, said.as_str(), standing(&site)), (6, "", before), "{complained}");
     assert!(complained.contains("line 2"), "{complained}");
+}
+
+/// A squid, which leaves its shared memory behind unless it is asked to end.
+struct Squid(Running, String);
+
+impl Drop for Squid {
+    fn drop(&mut self) {
+        self.0.signal(Signal::SIGTERM);
+        let end = Instant::now() + 5 * SECOND;
+        while Instant::now() < end && self.0.child.try_wait().is_ok_and(|status| status.is_none()) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        for entry in fs::read_dir("/dev/shm").unwrap().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(&format!("{}-cf__", self.1)) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
 }
 
 /// A squid that every HTTP of the clients goes through: it answers for anybody, and only the address that the
@@ -296,22 +313,27 @@ fn an_env_conf_runs_as_it_is() {
 fn a_transparent_proxy_is_a_gateway() {
     let site = Site::own_links(2);
     let _nginx = site.nginx();
-    let folder = site.gateways[1].folder.join("squid");
+    let gateway = &site.gateways[1];
+    let folder = gateway.folder.join("squid");
     fs::create_dir_all(&folder).unwrap();
     let dir = folder.display();
     let config = format!(
         "http_port 3128\nhttp_port 3129 intercept\nhttp_access allow all\ncache deny all\nvia off\nforwarded_for delete\n\
-         access_log none\ncache_log {dir}/cache.log\npid_filename {dir}/pid\ncoredump_dir {dir}\n\
-         cache_effective_user root\nshutdown_lifetime 0 seconds\nconnect_timeout 1 seconds\nforward_timeout 1 seconds\n\
-         netdb_filename none\nicon_directory /usr/share/squid/icons\nvisible_hostname g2\n"
+         access_log none\ncache_log {dir}/cache.log\npid_filename none\ncoredump_dir {dir}\n\
+         shutdown_lifetime 0 seconds\nconnect_timeout 1 seconds\nforward_timeout 1 seconds\n\
+         netdb_filename none\nvisible_hostname g2\n"
     );
     fs::write(folder.join("squid.conf"), config).unwrap();
+    // It gives root up.
+    gateway.sh(&format!("chown proxy {dir}"));
     let gateway = &site.gateways[1];
     gateway.sh("nft 'add table ip proxy; add chain ip proxy in { type nat hook prerouting priority dstnat; }; \
          add rule ip proxy in iifname eth0 tcp dport 80 redirect to :3129'");
     // It forwards nothing by itself: only what goes through the proxy comes out.
     site.cut_forwarding(2);
-    let _squid = gateway.start_shell(&format!("exec squid -N -n g2 -f {dir}/squid.conf"));
+    let name = format!("fu{}", std::process::id());
+    let squid = gateway.start_shell(&format!("exec squid -N -n {name} -f {dir}/squid.conf"));
+    let _squid = Squid(squid, name);
     eventually("squid listens", 20 * SECOND, || gateway.sh("ss -Hltn").contains(":3129 "));
     let lines = "10.0.1.1 expect=198.51.100.1\n10.0.2.1 expect=198.51.100.2\n";
     let config = configure(&site, lines, "method=wan-ip\ncount=1\nresponse_timeout=2s\n");
@@ -355,7 +377,8 @@ fn with_none_alive_what_stands_goes_on() {
 fn from_cron_runs_do_not_get_into_each_others_way() {
     let site = Site::one_link(2);
     let config = configure(&site, &even(&site), "count=3\ninterval=200ms\nresponse_timeout=300ms\n");
-    assert_eq!(run(&site, &format!("--check {config}")).0, 0);
+    let (status, said, complained) = run(&site, &format!("--check {config}"));
+    assert_eq!((status, said.as_str()), (0, ""), "{complained}");
     assert_eq!(site.host.sh("nft list ruleset; ip rule show pref 7010"), "", "--check changes nothing");
     let first = recipe(&site, &format!("--once {config}")).stdout(Stdio::piped()).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(150));
@@ -410,7 +433,8 @@ fn a_killed_run_is_mended_by_the_next() {
         assert_eq!((status, complained.as_str()), (0, ""), "{wait} ms: {said}");
         assert_eq!(standing(&site), before, "killed after {wait} ms");
     }
-    assert_eq!(run(&site, &format!("--clear {config}")).0, 0);
+    let (status, said, complained) = run(&site, &format!("--clear {config}"));
+    assert_eq!((status, complained.as_str()), (0, ""), "{said}");
     let rest = site.host.sh("nft list tables; ip rule; ip route show table all");
     assert!(!rest.contains("failover_gw") && !rest.contains("proto 70") && !rest.contains("70"), "{rest}");
 }
