@@ -321,6 +321,102 @@ fn what_comes_in_by_a_gateway_is_answered_by_it() {
     }
 }
 
+/// TCP out through the split, one connection after the other: each goes its way and comes back.
+#[test]
+fn connections_leave_by_every_gateway() {
+    let site = Site::own_links(3);
+    let server = greeter(&site.net, "203.0.113.1:80");
+    apply(&site, &plan(&site, false, &[1.0, 1.0, 1.0], &[]));
+    assert!((0..40).all(|_| call(&site.client, "203.0.113.1:80", b"more")));
+    let reports = site.host.run("gw report").ended(0).records();
+    assert_eq!(drawn(&site, "-"), 40);
+    for report in &reports {
+        let number = |key: &str| report[key].as_u64().unwrap();
+        // SYN, ACK, data, FIN at least, and as many back.
+        assert!(number("connections") > 0 && number("sent_packets") >= number("connections") * 4, "{report}");
+        assert!(number("received_packets") >= number("connections") * 3, "{report}");
+    }
+    assert!(call(&site.client, "203.0.113.1:80", b"end!"));
+    server.join().unwrap();
+}
+
+/// Gateways that are no neighbours by any address of ours: by a link-local address, and on the link by word alone.
+#[test]
+fn a_gateway_may_be_on_a_link_by_its_interface_alone() {
+    let site = Site::own_links(2);
+    let to = SocketAddr::new(target(true), 7);
+    let _mirror = Mirror::start(&site.net, to);
+    let mut line = "gw split".to_owned();
+    let mut verdicts = String::new();
+    for (n, gateway) in (1..).zip(&site.gateways) {
+        let listed = gateway.sh("ip -6 -o addr show dev eth0 scope link");
+        let address = listed.split("inet6 ").nth(1).unwrap().split('/').next().unwrap();
+        let _ = write!(line, " --gateway {address}%eth{n}");
+        let _ = writeln!(verdicts, "{{\"subject\":\"{address}%eth{n}\",\"status\":\"up\"}}");
+    }
+    let plan = site.host.run_with(&line, &verdicts).ended(0).stdout;
+    let before = standing(&site.host);
+    apply(&site, &plan);
+    let mut ways: BTreeSet<usize> = BTreeSet::new();
+    for _ in 0..30 {
+        ways.insert(way_of(&socket(&site.client, to)).unwrap());
+    }
+    assert_eq!(ways.len(), 2);
+    assert_eq!(apply(&site, &plan)["changed"], false);
+    site.host.run("gw clear").ended(0);
+    assert_eq!(standing(&site.host), before);
+    // An address of no network of ours, on the link because we say so.
+    site.gateways[0].sh("ip addr add 172.31.0.1/32 dev lo");
+    let to = SocketAddr::new(target(false), 7);
+    let _mirror = Mirror::start(&site.net, to);
+    let verdict = "{\"subject\":\"172.31.0.1\",\"status\":\"up\"}\n";
+    let plan = site.host.run_with("gw split --gateway 172.31.0.1,dev=eth1", verdict).ended(0).stdout;
+    apply(&site, &plan);
+    assert!(site.host.sh("ip route show table 7001").contains("via 172.31.0.1 dev eth1 proto 70 onlink"));
+    assert_eq!(way_of(&socket(&site.client, to)), Some(1));
+    assert_eq!(apply(&site, &plan)["changed"], false);
+}
+
+/// A dead gateway whose interface is gone takes nobody along.
+#[test]
+fn a_gateway_without_an_interface_is_no_reason_to_stop() {
+    let site = Site::own_links(2);
+    apply(&site, &plan(&site, false, &[1.0, 1.0], &[]));
+    site.host.sh("ip link set eth1 down");
+    let sick = plan(&site, false, &[1.0, 1.0], &[1]);
+    assert_eq!(apply(&site, &sick)["gateways"], serde_json::json!(["10.0.2.1"]));
+    assert_eq!(apply(&site, &sick)["changed"], false);
+    let to = SocketAddr::new(target(false), 7);
+    let _mirror = Mirror::start(&site.net, to);
+    assert!((0..10).all(|_| way_of(&socket(&site.client, to)) == Some(2)));
+    site.host.sh("ip link set eth1 up");
+    apply(&site, &plan(&site, false, &[1.0, 1.0], &[]));
+    assert!(site.host.sh("ip route show table 7001").contains("via 10.0.1.1"));
+}
+
+/// Known-faults 19: a full disk is told, a reader that left is no failure.
+#[test]
+fn what_cannot_be_said_is_told() {
+    let site = Site::one_link(1);
+    let file = site.host.folder.join("plan");
+    std::fs::write(&file, plan(&site, false, &[1.0], &[])).unwrap();
+    let state = site.host.folder.join("state");
+    for (verb, input) in
+        [("apply", file.display().to_string()), ("report", "/dev/null".to_owned()), ("clear", "/dev/null".to_owned())]
+    {
+        let binary = support::binary("gw");
+        let line = |out: &str| {
+            format!(
+                "FAILOVER_NODE=host FAILOVER_STATE_DIR={} {} {verb} <{input} {out}",
+                state.display(),
+                binary.display()
+            )
+        };
+        let (_, said) = site.host.try_sh(&format!("{}; echo $?", line(">/dev/full")));
+        assert!(said.contains("71\n") && said.contains("standard output"), "{verb}: {said}");
+    }
+}
+
 /// On one LAN the MAC tells by which gateway a connection came.
 #[test]
 fn on_one_lan_the_mac_tells_the_gateway() {

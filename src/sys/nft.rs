@@ -2,7 +2,7 @@
 
 use super::clock::Deadline;
 use super::error::Missing;
-use super::process::Running;
+use super::process::{Begun, Finished, Running};
 use super::{Error, Result, process};
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use netlink_sys::{Socket, SocketAddr};
@@ -55,9 +55,10 @@ impl Nft {
         self.print(&[&["list"], what].concat(), object)
     }
 
-    /// The same without what changes by itself: the values of counters.
-    pub(crate) fn list_stateless(&self, what: &[&str], object: &str) -> Result<Option<String>> {
-        self.print(&[&["-s", "list"], what].concat(), object)
+    /// Begins to list what people read, without what changes by itself: the values of counters.
+    pub(crate) fn begin_list(&self, what: &[&str], object: &str) -> Result<Listing> {
+        let begun = process::begin(&self.program, &[&["-s", "list"], what].concat(), false, self.deadline)?;
+        Ok(Listing { begun, object: object.to_owned() })
     }
 
     /// Every rule of this host as people read it, without the elements of sets.
@@ -66,14 +67,32 @@ impl Nft {
     }
 
     fn print(&self, arguments: &[&str], object: &str) -> Result<Option<String>> {
-        let done = process::run(&self.program, arguments, &[], self.deadline)?;
-        if done.status.success() {
-            return Ok(Some(String::from_utf8_lossy(&done.stdout).into_owned()));
-        }
-        match refused(&done.stderr, "list the rules of", object) {
-            Error::Call { errno: Errno::ENOENT, .. } => Ok(None),
-            error => Err(error),
-        }
+        printed(process::run(&self.program, arguments, &[], self.deadline)?, object)
+    }
+}
+
+/// A list that nft is making while this process does something else.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    begun: Begun,
+    object: String,
+}
+
+impl Listing {
+    /// The list; `None` where what was asked for is not there.
+    pub(crate) fn finish(self) -> Result<Option<String>> {
+        printed(self.begun.finish(&[])?, &self.object)
+    }
+}
+
+fn printed(done: Finished, object: &str) -> Result<Option<String>> {
+    if done.status.success() {
+        let text = String::from_utf8(done.stdout);
+        return Ok(Some(text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())));
+    }
+    match refused(&done.stderr, "list the rules of", object) {
+        Error::Call { errno: Errno::ENOENT, .. } => Ok(None),
+        error => Err(error),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The rows: what is compared with what, and the bar of each.
 
 use crate::measure::{Pairs, Report, Took, run, run_well};
+use crate::support::gateways::{Site, TARGETS};
 use crate::support::scene::{Fault, Scene, Whose};
 use crate::support::{Host, Keepalived, Lab, eventually};
 use crate::sys::raw;
@@ -70,6 +71,8 @@ pub(crate) const ROWS: &[Row] = &[
         gw_probe_1000,
     ),
     row("gw-probe-64", "64 gateways at once, three echoes 200 ms apart: told", gw_probe_64),
+    row("gw-apply", "an unchanged plan of 3 gateways: gw apply / nft list table, wall and CPU <= 1.4", gw_apply),
+    row("gw-split-cost", "50,000 datagrams of one flow through the host: split / routed alone, told", gw_split_cost),
     row("sizes", "bytes of each binary, told", sizes),
     row("instructions", "instructions to start, by callgrind, told", instructions),
 ];
@@ -117,6 +120,74 @@ fn prefix() -> String {
 
 fn lab() -> Lab {
     Lab::called(&prefix())
+}
+
+// Gateways.
+
+/// A plan over all gateways of a site, in a file.
+fn gw_plan(site: &Site, bench: &Bench) -> PathBuf {
+    let path = site.host.folder.join("plan");
+    let (mut split, mut verdicts) = ("split".to_owned(), String::new());
+    for n in 1..=site.gateways.len() {
+        let _ = write!(split, " --gateway {}", site.address(n));
+        let _ = writeln!(verdicts, "{{\"subject\":\"{}\",\"status\":\"up\"}}", site.address(n));
+    }
+    let input = site.host.folder.join("verdicts");
+    fs::write(&input, verdicts).unwrap();
+    let mut command = reading(on(&site.host, bench.binary("gw"), &split), &input);
+    run_well(command.stdout(File::create(&path).unwrap()));
+    path
+}
+
+fn gw_apply(name: &str, bench: &Bench, report: &mut Report) {
+    let site = Site::one_link(3);
+    let (plan, count) = (gw_plan(&site, bench), bench.pairs(200));
+    let mut ours = on(&site.host, bench.binary("gw"), "apply");
+    let mut peer = quiet("nft", "list table inet failover_gw");
+    let pairs = site.host.inside(move || {
+        let mut apply = || run_well(ours.stdin(File::open(&plan).unwrap()));
+        apply();
+        Pairs::measure(count, apply, || run_well(&mut peer))
+    });
+    report.pairs(name, &pairs.join().unwrap(), Some(1.4), Some(1.4), "");
+}
+
+fn gw_split_cost(name: &str, bench: &Bench, report: &mut Report) {
+    const DATAGRAMS: usize = 50_000;
+    let site = Site::one_link(3);
+    site.host.sh(&format!("ip route add default via {}", site.address(1)));
+    site.net.sh("nft 'add table ip mute; add chain ip mute in { type filter hook input priority 0; }; \
+                 add rule ip mute in udp dport 9 drop'");
+    let (plan, count) = (gw_plan(&site, bench), bench.pairs(20));
+    let target: Ipv4Addr = TARGETS[0].parse().unwrap();
+    // A veth hands each packet on to its end before the next is sent: what the sender waits is its whole way.
+    let talk = || {
+        let took = site.client.inside(move || {
+            let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+            socket.connect((target, 9)).unwrap();
+            let started = Instant::now();
+            for _ in 0..DATAGRAMS {
+                let _ = socket.send(&[0; 100]);
+            }
+            started.elapsed()
+        });
+        let wall = took.join().unwrap();
+        Took { wall, cpu: wall }
+    };
+    let gw = |args: &str| {
+        let mut command = reading(on(&site.host, bench.binary("gw"), args), &plan);
+        site.host.inside(move || run_well(&mut command)).join().unwrap();
+    };
+    let split = || {
+        gw("apply");
+        talk()
+    };
+    let routed = || {
+        gw("clear");
+        talk()
+    };
+    let pairs = Pairs::measure(count, split, routed);
+    report.pairs(name, &pairs, None, None, "");
 }
 
 // One start.

@@ -136,7 +136,11 @@ impl Kernel {
         let memory = memory(&plan.name, process);
         let kept: Option<Loaded> = memory.read(process, Ok)?;
         let table = table_name(&plan.name);
-        let before = self.nft.list_stateless(&["table", "inet", &table], &table)?;
+        // nft lists while we look at the rest.
+        let listing = self.nft.begin_list(&["table", "inet", &table], &table)?;
+        let ways = self.ways(plan, kept.as_ref(), how.changing.dry_run);
+        let before = listing.finish()?;
+        let ways = ways?;
         if let Some(other) = before.as_deref().filter(|listing| !gateway::is_of(listing, &plan.name)) {
             let other = gateway::split_of(other).unwrap_or_default();
             return Err(conflicts(format!(
@@ -144,8 +148,6 @@ impl Kernel {
                 plan.name
             )));
         }
-        self.links = self.netlink.links()?;
-        let ways = self.ways(plan, kept.as_ref(), how.changing.dry_run)?;
         let gates: Vec<Gate> = ways.iter().map(|way| way.gate.clone()).collect();
         let split = Split {
             name: &plan.name,
@@ -202,6 +204,7 @@ impl Kernel {
 
     /// Finds the way to each gateway, and the MAC that its packets come from.
     fn ways(&mut self, plan: &Plan, kept: Option<&Loaded>, dry_run: bool) -> Result<Vec<Way>, Failure> {
+        self.links = self.netlink.links()?;
         let mut known: BTreeMap<u32, BTreeMap<IpAddr, Mac>> = BTreeMap::new();
         let mut ways = Vec::new();
         let mut silent = Vec::new();
@@ -431,7 +434,7 @@ impl Kernel {
             }
             loaded => loaded?,
         }
-        let list = || self.nft.list_stateless(&["table", "inet", &table], &table);
+        let list = || self.nft.begin_list(&["table", "inet", &table], &table)?.finish();
         let after = list()?;
         let sweep = after.as_deref().map(|listing| split.sweep(listing)).unwrap_or_default();
         if sweep.is_empty() {
