@@ -13,7 +13,7 @@ use crate::record::line::Line;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::netlink::{Change, Netlink};
 use crate::sys::nft::{Monitor, changed_by_others};
-use crate::types::gateway::TABLES;
+use crate::types::gateway::{Marks, TABLES};
 use crate::types::net::Prefix;
 use crate::types::time::Span;
 use crate::wire::nft::gateway::{By, Flows, Match, table_name};
@@ -287,7 +287,7 @@ impl Following<'_> {
     /// Whether somebody has changed something that plans rest on.
     fn is_disturbed(&mut self) -> Result<bool, Failure> {
         let routes = self.routes.changes()?.into_iter().any(|change| match change {
-            Change::Route { route, .. } => route.table > TABLES,
+            Change::Route { route, .. } => (TABLES + 1..=TABLES + Marks::PROBES).contains(&route.table),
             Change::Link { .. } | Change::Overrun => true,
             Change::Address { .. } => false,
         });

@@ -94,7 +94,13 @@ pub(super) fn memory(name: &str, process: &Process) -> Memory {
 
 /// Keeps two runs apart.
 pub(super) fn lock(changing: Changing, deadline: Deadline) -> Result<Option<Lock>, Failure> {
-    Ok((!changing.dry_run).then(|| Lock::take(&[LOCK], deadline)).transpose()?)
+    if changing.dry_run {
+        return Ok(None);
+    }
+    let lock = Lock::take(&[LOCK], deadline)?;
+    // The nft of a run that was killed may be at work still.
+    lock.hand_down()?;
+    Ok(Some(lock))
 }
 
 fn conflicts(why: String) -> Failure {
