@@ -207,6 +207,10 @@ impl Train {
             if let Some(asked) = self.asked.get_mut(idx) {
                 asked.tally.rtts.push(rtt);
             }
+            // Nothing more is on its way: that would be asked of the kernel once for each echo.
+            if self.settled >= self.waiting.len() {
+                break;
+            }
         }
         // It was woken for something.
         if !any {

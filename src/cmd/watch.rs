@@ -111,10 +111,10 @@ impl<'a> Outlet<'a> {
                     sources.wait(deadline)?;
                     (sources.is_ready(signal), slots.into_iter().map(|slot| sources.is_ready(slot)).collect())
                 };
-                match signals.next().filter(|_| signalled) {
-                    Some(signal) => Ok(Woken::Signal(signal)),
-                    None => Ok(Woken::Ready(ready)),
+                if signalled && let Some(signal) = signals.next() {
+                    return Ok(Woken::Signal(signal));
                 }
+                Ok(Woken::Ready(ready))
             }
         }
     }

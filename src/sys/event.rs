@@ -46,11 +46,10 @@ impl<'fd> Sources<'fd> {
     /// `EINTR` goes on waiting. The kernel's timer runs on `CLOCK_MONOTONIC`; the deadline is
     /// looked at again after each wake, so a suspend makes it late, never early.
     pub(crate) fn wait(&mut self, deadline: Option<Tick>) -> Result<bool> {
+        let left = || deadline.map(|deadline| deadline.since(clock::boot()));
         loop {
-            let left = deadline.map(|deadline| deadline.since(clock::boot()));
-            let timeout = left.map(TimeSpec::from_duration);
-            match ppoll(&mut self.fds, timeout, None) {
-                Ok(0) if left.is_some_and(|left| left.is_zero()) => return Ok(false),
+            match ppoll(&mut self.fds, left().map(TimeSpec::from_duration), None) {
+                Ok(0) if left().is_some_and(|left| left.is_zero()) => return Ok(false),
                 Ok(0) | Err(Errno::EINTR) => {}
                 Ok(_) => return Ok(true),
                 Err(errno) => return Err(Error::call("wait for", "events", errno)),

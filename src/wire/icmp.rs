@@ -23,7 +23,8 @@ fn types(v6: bool) -> (u8, u8) {
 ///
 /// A ping socket puts in an identifier of its own, and the kernel makes the sum of `ICMPv6`.
 pub(crate) fn echo(to: IpAddr, identifier: u16, sequence: u16, nonce: &Nonce) -> Vec<u8> {
-    let mut packet = vec![0; HEADER];
+    let mut packet = Vec::with_capacity(HEADER + nonce.len());
+    packet.resize(HEADER, 0);
     packet[0] = types(to.is_ipv6()).0;
     packet[4..6].copy_from_slice(&identifier.to_be_bytes());
     packet[6..8].copy_from_slice(&sequence.to_be_bytes());

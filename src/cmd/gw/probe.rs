@@ -436,15 +436,17 @@ impl<'a> Prober<'a> {
                 away += 1;
             }
         }
-        let mut ready = vec![false; trains.len()];
+        let (mut ready, mut back) = (vec![false; trains.len()], false);
         let (mut late, mut caught) = (false, None);
         loop {
             for ((_, _, train), ready) in trains.iter_mut().zip(&ready) {
                 train.turn(*ready);
             }
-            for (idx, at, found) in crew.take() {
-                courses[idx].aims[at].found = found;
-                away -= 1;
+            if back {
+                for (idx, at, found) in crew.take() {
+                    courses[idx].aims[at].found = found;
+                    away -= 1;
+                }
             }
             let now = clock::boot();
             let live: Vec<usize> = (0..trains.len()).filter(|at| !trains[*at].2.is_over(now)).collect();
@@ -467,6 +469,7 @@ impl<'a> Prober<'a> {
                     break;
                 }
             };
+            back = came.get(live.len()) == Some(&true);
             ready.fill(false);
             for (at, came) in live.into_iter().zip(came) {
                 ready[at] = came;
