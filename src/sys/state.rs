@@ -180,7 +180,12 @@ impl Lock {
 fn lock_folder() -> Result<(PathBuf, u64)> {
     let folder = folder().join("lock");
     make_folder(&folder)?;
-    Ok((folder, fs::metadata("/proc/self/ns/net").map_or(0, |meta| meta.ino())))
+    Ok((folder, network_namespace()))
+}
+
+/// The number of this process's network namespace: another may have it once this one is gone.
+pub(crate) fn network_namespace() -> u64 {
+    fs::metadata("/proc/self/ns/net").map_or(0, |meta| meta.ino())
 }
 
 fn lock_file(path: &Path, how: FlockArg, deadline: Deadline) -> Result<Flock<File>> {

@@ -11,9 +11,9 @@ use crate::record::{Action, Head};
 use crate::sys;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::netlink::{Netlink, Refusal, RouteRequest, RuleRequest};
-use crate::sys::nft::Nft;
+use crate::sys::nft::{self, Nft};
 use crate::sys::privilege::{self, Capability};
-use crate::sys::state::{Lock, file_name, folder};
+use crate::sys::state::{Lock, file_name, folder, network_namespace};
 use crate::types::gateway::Marks;
 use crate::types::link::{Link, OUR_PROTO};
 use crate::types::net::Mac;
@@ -103,6 +103,13 @@ pub(super) fn lock(changing: Changing, deadline: Deadline) -> Result<Option<Lock
     Ok(Some(lock))
 }
 
+/// Which rule set it is: its generation, and the network namespace that it is of.
+type Generation = (u32, u64);
+
+fn generation() -> Result<Generation, Failure> {
+    Ok((nft::generation()?, network_namespace()))
+}
+
 fn conflicts(why: String) -> Failure {
     Failure::new(Exit::No, Reason::Conflict, why)
 }
@@ -142,11 +149,19 @@ impl Kernel {
         let memory = memory(&plan.name, process);
         let kept: Option<Loaded> = memory.read(process, Ok)?;
         let table = table_name(&plan.name);
-        // nft lists while we look at the rest.
-        let listing = self.nft.begin_list(&["table", "inet", &table], &table)?;
-        let ways = self.ways(plan, kept.as_ref(), how.changing.dry_run);
-        let before = listing.finish()?;
-        let ways = ways?;
+        let now = generation()?;
+        let (before, seen, ways) = match &kept {
+            // Nobody has changed any rule since.
+            Some(kept) if kept.generation == Some(now) => {
+                (Some(kept.listing.clone()), Some(now), self.ways(plan, Some(kept), how.changing.dry_run)?)
+            }
+            _ => {
+                // nft lists while we look at the rest.
+                let listing = self.nft.begin_list(&["table", "inet", &table], &table)?;
+                let ways = self.ways(plan, kept.as_ref(), how.changing.dry_run);
+                (listing.finish()?, Some(now).filter(|now| generation().as_ref() == Ok(now)), ways?)
+            }
+        };
         if let Some(other) = before.as_deref().filter(|listing| !gateway::is_of(listing, &plan.name)) {
             let other = gateway::split_of(other).unwrap_or_default();
             return Err(conflicts(format!(
@@ -185,6 +200,7 @@ impl Kernel {
             return Ok(Done { head, applied, exit: Exit::Yes });
         }
         let acts = !stands || !changes.is_empty();
+        let was_of = kept.as_ref().and_then(|kept| kept.generation);
         let was: BTreeSet<u32> = kept.iter().flat_map(|kept| kept.numbers.iter().copied()).collect();
         let since = kept.filter(|_| before.is_some()).map(|kept| (kept.since_us, kept.since_ms));
         let since = since.unwrap_or_else(|| (clock::wall().unix_us, clock::boot().as_ms()));
@@ -195,14 +211,16 @@ impl Kernel {
             memory.write(&loaded)?;
         }
         self.add(&changes, &ways)?;
-        let after = if stands { before.clone() } else { self.load(&split, &document, before.as_deref())? };
+        let (after, seen) =
+            if stands { (before.clone(), seen) } else { self.load(&split, &document, before.as_deref())? };
         applied.removed = self.remove(&changes)?;
         applied.flushed = flush(plan.ipv6, plan.marks, &flushes)?;
         head.changed = Some(before != after || !changes.is_empty() || applied.flushed > 0);
-        if acts {
+        if acts || was_of != seen {
             loaded.numbers = plan.numbers();
             (loaded.chains, loaded.listing) = (chains, after.unwrap_or_default());
             loaded.macs = macs(&gates);
+            loaded.generation = seen;
             memory.write(&loaded)?;
         }
         Ok(Done { head, applied, exit: Exit::Yes })
@@ -418,7 +436,12 @@ impl Kernel {
     }
 
     /// Loads the table in one transaction, takes away what does not belong in it, and reads it back.
-    fn load(&self, split: &Split<'_>, document: &str, before: Option<&str>) -> Result<Option<String>, Failure> {
+    fn load(
+        &self,
+        split: &Split<'_>,
+        document: &str,
+        before: Option<&str>,
+    ) -> Result<(Option<String>, Option<Generation>), Failure> {
         let table = table_name(split.name);
         let doing = "load the table";
         match self.nft.load(document, doing, &table) {
@@ -440,14 +463,18 @@ impl Kernel {
             }
             loaded => loaded?,
         }
-        let list = || self.nft.begin_list(&["table", "inet", &table], &table)?.finish();
-        let after = list()?;
+        let list = || -> Result<_, Failure> {
+            let now = generation()?;
+            let listing = self.nft.begin_list(&["table", "inet", &table], &table)?.finish()?;
+            Ok((listing, Some(now).filter(|now| generation().as_ref() == Ok(now))))
+        };
+        let (after, seen) = list()?;
         let sweep = after.as_deref().map(|listing| split.sweep(listing)).unwrap_or_default();
         if sweep.is_empty() {
-            return Ok(after);
+            return Ok((after, seen));
         }
         self.nft.load(&sweep, "sweep the table", &table)?;
-        Ok(list()?)
+        list()
     }
 
     fn remove(&mut self, changes: &Changes) -> Result<Vec<String>, Failure> {
