@@ -284,7 +284,8 @@ impl Following<'_> {
         }
     }
 
-    /// Whether somebody has changed something that plans rest on.
+    /// Whether something was changed that plans rest on. Our own changes are heard as well, and looked at once
+    /// more: somebody else may have changed something right behind them.
     fn is_disturbed(&mut self) -> Result<bool, Failure> {
         let routes = self.routes.changes()?.into_iter().any(|change| match change {
             Change::Route { route, .. } => (TABLES + 1..=TABLES + Marks::PROBES).contains(&route.table),
@@ -324,9 +325,6 @@ impl Following<'_> {
                 }
             }
         }
-        // Our own changes are no news.
-        self.routes.changes()?;
-        self.rules.heard()?;
         Ok(())
     }
 
