@@ -49,6 +49,13 @@ pub(super) struct Aim {
     pub(super) found: Found,
 }
 
+impl Aim {
+    /// Its status by what it has shown, and why it is not up.
+    pub(super) fn judge(&self, plan: &Plan) -> (Status, Option<Fault>) {
+        self.found.verdict.unwrap_or_else(|| self.found.shown.judge(plan.pace.count.into(), plan.max_loss))
+    }
+}
+
 /// What was found out about a target.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
@@ -103,14 +110,9 @@ impl Course {
         })
     }
 
-    /// What a target has shown.
-    pub(super) fn judge(aim: &Aim, plan: &Plan) -> (Status, Option<Fault>) {
-        aim.found.verdict.unwrap_or_else(|| aim.found.shown.judge(plan.pace.count.into(), plan.max_loss))
-    }
-
     /// What is said of each target: nothing that a failure of the whole has put in doubt.
     pub(super) fn judged(&self, plan: &Plan) -> Vec<(Status, Option<Fault>)> {
-        let judge = |aim: &Aim| match (self.verdict, &self.failure, Course::judge(aim, plan)) {
+        let judge = |aim: &Aim| match (self.verdict, &self.failure, aim.judge(plan)) {
             (Some(verdict), ..) => verdict,
             (None, Some(_), (_, fault)) => (Status::Unknown, fault.or(Some(Fault::Local))),
             (None, None, judged) => judged,

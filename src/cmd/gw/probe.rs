@@ -495,7 +495,7 @@ impl<'a> Prober<'a> {
                     course.subject
                 );
                 let failure = Failure::new(Exit::Undecided, Reason::TimedOut, why);
-                for aim in course.aims.iter_mut().filter(|aim| Course::judge(aim, &self.plan).0 == Status::Unknown) {
+                for aim in course.aims.iter_mut().filter(|aim| aim.judge(&self.plan).0 == Status::Unknown) {
                     aim.found.failure.get_or_insert(failure.clone());
                 }
             }
@@ -516,8 +516,7 @@ impl<'a> Prober<'a> {
                 continue;
             }
             let silent = |aim: &Aim| {
-                aim.found.shown.tally.rtts.is_empty()
-                    && Course::judge(aim, &self.plan) == (Status::Down, Some(Fault::Timeout))
+                aim.found.shown.tally.rtts.is_empty() && aim.judge(&self.plan) == (Status::Down, Some(Fault::Timeout))
             };
             if course.aims.iter().all(silent)
                 && let Some(failure) = filtered(&mut self.netlink, &self.links, course)?
