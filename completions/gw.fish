@@ -28,7 +28,9 @@ complete -c gw -n "__fish_gw_needs_command" -s h -l help -d 'Print help'
 complete -c gw -n "__fish_gw_needs_command" -s V -l version -d 'Print version'
 complete -c gw -n "__fish_gw_needs_command" -f -a "apply" -d 'Make the kernel split new flows as the plans on standard input say'
 complete -c gw -n "__fish_gw_needs_command" -f -a "clear" -d 'Take a split away: its table, then rules and routes that no other split has'
+complete -c gw -n "__fish_gw_needs_command" -f -a "doctor" -d 'Look for what is set so that a gateway seems dead or flows go past the split, and say what mends it'
 complete -c gw -n "__fish_gw_needs_command" -f -a "import" -d 'Read the env.conf of BashLb, and print its gateways as --gateways reads them'
+complete -c gw -n "__fish_gw_needs_command" -f -a "probe" -d 'Tell whether each gateway forwards: every probe leaves by its own gateway, whatever the main table says'
 complete -c gw -n "__fish_gw_needs_command" -f -a "report" -d 'Tell what each gateway of a split carried since the last report'
 complete -c gw -n "__fish_gw_needs_command" -f -a "split" -d 'Conclude from verdicts about gateways how new flows are split over them'
 complete -c gw -n "__fish_gw_using_subcommand apply" -l by -d 'What decides which gateway a new flow gets' -r -f -a "flow\t'Chance'
@@ -61,12 +63,49 @@ complete -c gw -n "__fish_gw_using_subcommand clear" -s t -l table -d 'Print a t
 complete -c gw -n "__fish_gw_using_subcommand clear" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
 complete -c gw -n "__fish_gw_using_subcommand clear" -s h -l help -d 'Print help'
 complete -c gw -n "__fish_gw_using_subcommand clear" -s V -l version -d 'Print version'
+complete -c gw -n "__fish_gw_using_subcommand doctor" -l gateways -d 'The gateways: a JSON array, JSON lines as gw import prints them, or lines ADDR key=value ...' -r
+complete -c gw -n "__fish_gw_using_subcommand doctor" -l gateway -d 'One gateway: name= dev= weight= tier= expect= method= target=' -r
+complete -c gw -n "__fish_gw_using_subcommand doctor" -l mark-mask -d 'The bits of a mark that are ours' -r
+complete -c gw -n "__fish_gw_using_subcommand doctor" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
+complete -c gw -n "__fish_gw_using_subcommand doctor" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
+complete -c gw -n "__fish_gw_using_subcommand doctor" -s t -l table -d 'Print a table for a person instead of JSON'
+complete -c gw -n "__fish_gw_using_subcommand doctor" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
+complete -c gw -n "__fish_gw_using_subcommand doctor" -s h -l help -d 'Print help'
+complete -c gw -n "__fish_gw_using_subcommand doctor" -s V -l version -d 'Print version'
 complete -c gw -n "__fish_gw_using_subcommand import" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c gw -n "__fish_gw_using_subcommand import" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
 complete -c gw -n "__fish_gw_using_subcommand import" -s t -l table -d 'Print a table for a person instead of JSON'
 complete -c gw -n "__fish_gw_using_subcommand import" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
 complete -c gw -n "__fish_gw_using_subcommand import" -s h -l help -d 'Print help'
 complete -c gw -n "__fish_gw_using_subcommand import" -s V -l version -d 'Print version'
+complete -c gw -n "__fish_gw_using_subcommand probe" -l gateways -d 'The gateways: a JSON array, JSON lines as gw import prints them, or lines ADDR key=value ...' -r
+complete -c gw -n "__fish_gw_using_subcommand probe" -l gateway -d 'One gateway: name= dev= weight= tier= expect= method= target=' -r
+complete -c gw -n "__fish_gw_using_subcommand probe" -l method -d 'What a probe asks for, where the gateway does not say it itself' -r -f -a "icmp\t'Echoes'
+tcp\t'Connections; a refusal is down at once'
+http\t'Answers of HTTP, 200 to 399'
+wan-ip\t'The address that the target sees the question come from'
+none\t'Nothing: the gateway counts as up'"
+complete -c gw -n "__fish_gw_using_subcommand probe" -l target -d 'What is asked through each gateway: ADDR (icmp), HOST:PORT (tcp) or URL (http, wan-ip)' -r
+complete -c gw -n "__fish_gw_using_subcommand probe" -l need -d 'So many of the targets must be up' -r
+complete -c gw -n "__fish_gw_using_subcommand probe" -l count -d 'Probes of each target; connections end once the rest cannot change the verdict' -r
+complete -c gw -n "__fish_gw_using_subcommand probe" -l interval -d 'From probe to probe of one target' -r
+complete -c gw -n "__fish_gw_using_subcommand probe" -l spacing -d 'From target to target of one gateway, with icmp' -r
+complete -c gw -n "__fish_gw_using_subcommand probe" -l response-timeout -d 'How long each probe waits for its answer' -r
+complete -c gw -n "__fish_gw_using_subcommand probe" -l max-loss -d 'The highest loss of a target that is up, in per cent' -r
+complete -c gw -n "__fish_gw_using_subcommand probe" -l ca -d 'Trust the certificates in FILE (PEM) and no others [default: the system\'s]' -r -F
+complete -c gw -n "__fish_gw_using_subcommand probe" -l mark-mask -d 'The bits of a mark that are ours' -r
+complete -c gw -n "__fish_gw_using_subcommand probe" -l every -d 'From the start of a round to the start of the next' -r
+complete -c gw -n "__fish_gw_using_subcommand probe" -l valid-for -d 'How long a record holds [default: two rounds and the time that one takes]' -r
+complete -c gw -n "__fish_gw_using_subcommand probe" -l for -d 'End after D with the status of the last round' -r
+complete -c gw -n "__fish_gw_using_subcommand probe" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
+complete -c gw -n "__fish_gw_using_subcommand probe" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
+complete -c gw -n "__fish_gw_using_subcommand probe" -l follow -d 'Go on probing, with a record of each gateway each round; the gateways are read anew'
+complete -c gw -n "__fish_gw_using_subcommand probe" -l dry-run -d 'Print the exact changes as records and make none'
+complete -c gw -n "__fish_gw_using_subcommand probe" -l explain -d 'Print the exact changes in the records of a real run too'
+complete -c gw -n "__fish_gw_using_subcommand probe" -s t -l table -d 'Print a table for a person instead of JSON'
+complete -c gw -n "__fish_gw_using_subcommand probe" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
+complete -c gw -n "__fish_gw_using_subcommand probe" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gw -n "__fish_gw_using_subcommand probe" -s V -l version -d 'Print version'
 complete -c gw -n "__fish_gw_using_subcommand report" -l state -d 'Remember from run to run' -r -F
 complete -c gw -n "__fish_gw_using_subcommand report" -l name -d 'The split' -r
 complete -c gw -n "__fish_gw_using_subcommand report" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r

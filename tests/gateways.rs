@@ -1,5 +1,5 @@
 //! The recipe gateways: faults of every kind, in the foreground and from cron, with the gateways as witnesses.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 mod support;
 
@@ -153,7 +153,10 @@ fn standing(site: &Site) -> String {
     site.host.sh("nft -s list ruleset; ip rule; ip -6 rule; ip route show table all; ip -6 route show table all | grep -v ' expires '")
 }
 
-const FAULTS: [(&str, fn(&Site, usize)); 3] =
+/// What happens to gateway N, and its name.
+type Fault = (&'static str, fn(&Site, usize));
+
+const FAULTS: [Fault; 3] =
     [("off", Site::kill), ("upstream off", Site::cut_upstream), ("forwarding off", Site::cut_forwarding)];
 
 /// From the fault to new flows on the living gateways: at most a second, with 2 and with 16.
@@ -165,7 +168,7 @@ fn on_time_a_fault_is_over_within_a_second() {
         let _echo = Echo::start(&site);
         let it = Loop::start(&site, &config);
         for (what, fault) in FAULTS {
-            let client = flows(&site, Duration::from_millis(2), Duration::from_millis(3000));
+            let client = flows(&site, Duration::from_millis(2), 3 * SECOND);
             std::thread::sleep(SECOND);
             let at = Instant::now();
             fault(&site, 1);
@@ -179,8 +182,8 @@ fn on_time_a_fault_is_over_within_a_second() {
             assert_eq!(before, 0, "{count}, {what}: lost without a fault\n{}", it.said());
             site.mend(1);
             eventually("it is back", 10 * SECOND, || {
-                let (_, plan, _) = (0, it.said(), 0);
-                let last = plan.lines().rev().find(|line| line.contains("gw.apply")).unwrap_or_default().to_owned();
+                let said = it.said();
+                let last = said.lines().rev().find(|line| line.contains("gw.apply")).unwrap_or_default().to_owned();
                 serde_json::from_str::<Value>(&last)
                     .is_ok_and(|last| last["gateways"].as_array().unwrap().len() == count)
             });
@@ -215,7 +218,9 @@ fn ten_rounds_leave_nothing() {
     let sockets = lasting.join().unwrap();
     let ask = |sockets: &[UdpSocket]| -> Vec<Option<String>> {
         let mut buffer = [0; 64];
-        sockets.iter().for_each(|socket| drop(socket.send(b"?")));
+        for socket in sockets {
+            drop(socket.send(b"?"));
+        }
         sockets
             .iter()
             .map(|socket| {
@@ -253,7 +258,7 @@ fn ten_rounds_leave_nothing() {
     }
 }
 
-/// The configuration of BashLb, as it is: the test that it names, its shares, and what it cannot say.
+/// The configuration of `BashLb`, as it is: the test that it names, its shares, and what it cannot say.
 #[test]
 fn an_env_conf_runs_as_it_is() {
     let site = Site::one_link(2);

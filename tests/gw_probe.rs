@@ -389,7 +389,7 @@ fn the_main_table_stays_as_it_is() {
         [
             "ip rule add priority 7110 fwmark 0xff0000/0xff0000 unreachable protocol 70",
             "ip rule add priority 7100 fwmark 0xff0000/0xff0000 table 7255 protocol 70",
-            "ip route add 0.0.0.0/0 via 10.0.1.1 dev eth1 table 7255 proto 70",
+            "ip route add default via 10.0.1.1 dev eth1 table 7255 proto 70",
         ]
     );
     assert_eq!(
@@ -599,4 +599,26 @@ fn a_stream_goes_on_with_the_list_as_it_is_now() {
     let ended = format!("gw probe --gateway 192.0.2.1 --target {} {QUICK} --follow --every 100ms --for 1s", TARGETS[0]);
     site.host.run(&ended).ended(0);
     ended_clean(&site.host, &before);
+}
+
+/// Asked first, it says what it would make, makes nothing, and needs no right to do so.
+#[test]
+fn a_rehearsal_makes_nothing() {
+    let site = Site::one_link(2);
+    let monitor = site.host.start_shell("exec ip monitor route rule");
+    let line = "gw probe --gateway 192.0.2.1 --gateway 192.0.2.2,method=none --target 203.0.113.1 --dry-run";
+    let told = site.host.run(line).ended(0).records();
+    let texts: Vec<&str> =
+        told[0]["actions"].as_array().unwrap().iter().map(|action| action["text"].as_str().unwrap()).collect();
+    assert_eq!((&told[0]["dry_run"], &told[0]["status"], texts.len()), (&true.into(), &"unknown".into(), 3));
+    assert!(told[1].get("actions").is_none_or(|actions| actions.as_array().unwrap().is_empty()), "{told:?}");
+    assert_eq!(monitor.text(), "");
+    // What it says is what ip takes.
+    for text in texts {
+        site.host.sh(text);
+    }
+    // And is what a run would find as left by one that was killed.
+    site.host.run(&line.replace(" --dry-run", "")).ended(0);
+    assert!(!site.host.sh("ip rule; ip route show table all").contains("72"), "left behind");
+    site.host.run("gw probe --gateway 198.51.100.77 --target 203.0.113.1 --dry-run").ended(5);
 }

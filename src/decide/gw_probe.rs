@@ -54,6 +54,15 @@ pub(crate) fn verdict(targets: impl IntoIterator<Item = Status>, need: usize) ->
     }
 }
 
+/// What a target has shown that told its address to others at the same time, where it told none here: the site is
+/// well, so what came instead is of the gateway, or of what is behind it.
+pub(crate) fn beside_others(own: (Status, Option<Fault>), tells_others: bool) -> (Status, Option<Fault>) {
+    match own {
+        (Status::Unknown, Some(Fault::BadAnswer)) if tells_others => (Status::Down, Some(Fault::BadAnswer)),
+        own => own,
+    }
+}
+
 /// The address that most have said; of two the one that was said first.
 pub(crate) fn most_said(said: &[IpAddr]) -> Option<IpAddr> {
     let count = |addr: &IpAddr| said.iter().filter(|other| *other == addr).count();
@@ -114,6 +123,16 @@ mod tests {
             (&[], 0, Up),
         ] {
             assert_eq!(verdict(targets.iter().copied(), need), wanted, "{targets:?} {need}");
+        }
+    }
+
+    #[test]
+    fn what_a_site_tells_others_speaks_against_the_gateway() {
+        let (page, silence) = ((Status::Unknown, Some(Fault::BadAnswer)), (Status::Down, Some(Fault::Timeout)));
+        assert_eq!(beside_others(page, true), (Status::Down, Some(Fault::BadAnswer)));
+        assert_eq!(beside_others(page, false), page, "the site may be what is wrong");
+        for own in [silence, (Status::Up, None), (Status::Unknown, Some(Fault::Local))] {
+            assert_eq!(beside_others(own, true), own);
         }
     }
 

@@ -71,6 +71,26 @@ fn state(command: &str, body: &str) -> Vec<u8> {
         .into_bytes()
 }
 
+/// A connection as the kernel lists it: the tuple of its opening, its mark, its number.
+fn conntrack_message() -> Vec<u8> {
+    let nested = |kind: u16, parts: &[Vec<u8>]| attribute(kind | 0x8000, &parts.concat());
+    let addresses = nested(1, &[attribute(1, &[192, 0, 2, 201]), attribute(2, &[203, 0, 113, 3])]);
+    let ports = nested(2, &[attribute(1, &[17]), attribute(2, &[0x9c, 0x40]), attribute(3, &[0x1e, 0x61])]);
+    let tuple = nested(1, &[addresses, ports]);
+    let body = [vec![2, 0, 0, 0], tuple, attribute(8, &[0, 1, 0, 0]), attribute(12, &[0, 0, 0, 7])].concat();
+    let length = u32::try_from(16 + body.len()).unwrap();
+    let header = [length.to_ne_bytes(), [0, 1, 2, 0], [1, 0, 0, 0], [0; 4]].concat();
+    [header, body].concat()
+}
+
+fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(4 + value.len()).unwrap();
+    let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
+    bytes.extend(value);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
 /// What the target of this name begins from.
 pub(crate) fn of(name: &str) -> Vec<Vec<u8>> {
     let texts = |texts: &[&str]| texts.iter().map(|text| text.as_bytes().to_vec()).collect::<Vec<_>>();
@@ -182,6 +202,21 @@ pub(crate) fn of(name: &str) -> Vec<Vec<u8>> {
             seeds.extend(texts(&["{\"nftables\":[]}", "192.0.2.100 timeout 3s expires 1s234ms"]));
             seeds
         }
+        "gateways" => {
+            let mut seeds = files("tests/data/gw", ".conf");
+            seeds.extend(texts(&[
+                "192.0.2.1 name=dsl weight=.25 dev=eth0 # ours\nfe80::1%eth1 tier=2 method=tcp target=192.0.2.9:53\n",
+                r#"[{"gateway":"192.0.2.1","weight":"0.75","expect":"203.0.113.2","targets":["192.0.2.9"]}]"#,
+            ]));
+            seeds
+        }
+        "foreign_settings" => texts(&[
+            "[Network]\nManageForeignRoutingPolicyRules=no\nManageForeignRoutes = off\n",
+            "flush ruleset\n\ntable inet filter {\n\tchain input {\n\t\ttype filter hook input priority filter;\n\t}\n}\n",
+            "table ip other {\n\tchain c {\n\t\tct mark & 0x00030000 vmap { 0x00010000 : accept }\n\t\tmeta mark set ct mark & 0xff00\n\t}\n}\n",
+            "table inet failover_gw {\n\tchain was_1 {\n\t\tmeta mark set meta mark & 0xff00ffff | 0x00010000 comment \"192.0.2.1 0.5 0x00ff0000 dsl\"\n\t}\n}\n",
+        ]),
+        "conntrack" => vec![conntrack_message()],
         "clusterip_file" => texts(&["1,2\n", "", "32\n", "1,3,16"]),
         "words" => texts(&[
             "01:02:03:04:05:06",

@@ -5,14 +5,17 @@
 
 use crate::record::line::Line;
 use crate::record::state::{self, Origin};
-use crate::record::{bucket, fence, hash_owner, health, heartbeat, quorum};
+use crate::record::{bucket, fence, gw, hash_owner, health, heartbeat, quorum};
 use crate::types::bucket::Buckets;
+use crate::types::gateway::Marks;
 use crate::types::net::{Endpoint, Mac, Prefix};
 use crate::types::target::Target;
 use crate::types::time::{Span, Tick, WallTime};
 use crate::wire::heartbeat::{ClusterHash, Frame, PeerHash};
 use crate::wire::keys::Keys;
-use crate::wire::{arp, clusterip, dns, ethernet, flow, icmp, ndp, nft, proc, tcp, vrrp};
+use crate::wire::{
+    arp, clusterip, ctnetlink, dns, env_conf, ethernet, flow, icmp, ndp, networkd, nft, nft_conf, proc, tcp, vrrp,
+};
 use std::fmt::{Debug, Display};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -20,7 +23,7 @@ use std::str::FromStr;
 pub(crate) type One = fn(&[u8]);
 
 /// Every parser by its name.
-pub(crate) const TARGETS: [(&str, One); 16] = [
+pub(crate) const TARGETS: [(&str, One); 19] = [
     ("heartbeat_frame", heartbeat_frame),
     ("heartbeat_keys", heartbeat_keys),
     ("heartbeat_payload", heartbeat_payload),
@@ -36,6 +39,9 @@ pub(crate) const TARGETS: [(&str, One); 16] = [
     ("nft_list", nft_list),
     ("clusterip_file", clusterip_file),
     ("vrrp_frame", vrrp_frame),
+    ("gateways", gateways),
+    ("foreign_settings", foreign_settings),
+    ("conntrack", conntrack),
     ("words", words),
 ];
 
@@ -129,6 +135,35 @@ fn flow_line(bytes: &[u8]) {
             other => panic!("{other:?}"),
         }
         at += length + 1;
+    }
+}
+
+/// A file of gateways, in each of its forms, and the configuration of another program.
+fn gateways(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    for gateway in gw::read_file(text).unwrap_or_default() {
+        assert!(gateway.weight.0.is_finite() && gateway.weight.0 >= 0.0);
+    }
+    for gateway in env_conf::read(text).map(|config| config.gateways).unwrap_or_default() {
+        assert!((0.0..=1.0).contains(&gateway.weight.0), "{gateway:?}");
+    }
+}
+
+/// What others have set on this host, as gw doctor and gw apply read it.
+fn foreign_settings(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let _ = networkd::removes_foreign([text]);
+    let _ = nft_conf::flushes_all(text);
+    let _ = nft::marks::overlap(text, Marks::USUAL);
+    let _ = nft::gateway::told(text);
+}
+
+/// What the kernel says of connections: each that is read can be asked to go.
+fn conntrack(bytes: &[u8]) {
+    for said in ctnetlink::read(bytes) {
+        if let ctnetlink::Said::Entry(entry) = said {
+            assert!(ctnetlink::delete(&entry, 1, true).len() > 16);
+        }
     }
 }
 

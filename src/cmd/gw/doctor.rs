@@ -254,7 +254,8 @@ fn ways(
             ipv6,
             carries_default: carrying.contains(&link.index),
             learns_default: learning.contains(&link.index),
-            is_shared: on_it.len() > 1 || others == 1,
+            is_shared: others == 1
+                || [IpAddr::is_ipv4, IpAddr::is_ipv6].iter().any(|of| on_it.iter().filter(|addr| of(addr)).count() > 1),
             up: link.up,
             carrier: link.carrier,
         }

@@ -4,12 +4,12 @@ use super::Gateways;
 use super::course::{Aim, Course, Found, Plan, courses, lasts};
 use super::talk::{Asking, Wants, talk};
 use super::ways::{Own, Place, Way, Ways, place};
-use crate::cli::args::{self, flags};
+use crate::cli::args::{self, Changing, flags};
 use crate::cli::stream::Woken;
 use crate::cli::{Exit, Failure, Process, Reason, Verb, complain};
 use crate::cmd::echo::{Pace, Train};
 use crate::cmd::watch::{Outlet, exit};
-use crate::decide::gw_probe::{Shown, most_said};
+use crate::decide::gw_probe::{Shown, beside_others, most_said};
 use crate::decide::monitor::{Fault, Settings};
 use crate::decide::tally::Tally;
 use crate::record::gw_probe::{Asked, PROBE_COLUMNS, PROBE_SCHEMA, Probed};
@@ -27,7 +27,7 @@ use crate::types::target::Target;
 use crate::types::time::{Span, Tick, millis};
 use clap::{ArgMatches, Args, ValueEnum};
 use nix::sys::signal::Signal;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
@@ -111,9 +111,8 @@ struct Flags {
     #[arg(long = "for", value_name = "D", requires = "follow")]
     duration: Option<Span>,
 
-    /// Print the rules and routes that were made and removed
-    #[arg(long, display_order = 801)]
-    explain: bool,
+    #[command(flatten)]
+    changing: Changing,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -173,6 +172,9 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     {
         return Err(failure.clone());
     }
+    if flags.changing.dry_run {
+        return rehearse(&flags, courses, process);
+    }
     if courses.iter().any(Course::asks) {
         privilege::need(Capability::NetAdmin, "probe", "gateways")?;
     }
@@ -210,9 +212,41 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     Ok(answer)
 }
 
+/// Tells which rules and routes would be made for a moment, and asks nobody.
+fn rehearse(flags: &Flags, courses: Vec<Course>, process: &mut Process) -> Result<Exit, Failure> {
+    let mut netlink = Netlink::open()?;
+    let links = netlink.links()?;
+    let mut answer = Exit::Yes;
+    for (number, mut course) in (0..).zip(courses) {
+        let mut head = Head::new("gw.probe").about(&course.subject);
+        if course.asks() {
+            let (addr, dev) = (course.gateway.addr, course.gateway.dev.clone());
+            match place(&mut netlink, &links, addr, dev.as_deref()) {
+                Ok(Place::On { link, onlink }) => {
+                    course.gateway.dev = Some(link.name.clone());
+                    head.actions = Way::new(flags.mark_mask, number, addr, link.index, onlink).actions(&links);
+                }
+                Ok(Place::Down(link)) => course.gateway.dev = Some(link.name.clone()),
+                Err(failure) => course.failed(failure),
+            }
+        }
+        if let Some(failure) = &course.failure {
+            process.complain(&failure.sentence);
+            answer = answer.and(failure.exit);
+            head.error = Some(failure.body());
+        }
+        (head.status, head.dry_run) = (Some(Status::Unknown), true);
+        process.out.record(&head, &Probed::new(&course.gateway, course.method.as_str(), course.need))?;
+    }
+    Ok(answer)
+}
+
 /// # Errors
 /// A usage that clap cannot see.
 fn check(flags: &Flags) -> Result<(), Failure> {
+    if flags.follow && flags.changing.dry_run {
+        return Err(Failure::usage("--dry-run tells what one round would make: leave out --follow"));
+    }
     for (flag, span) in [
         ("--response-timeout", Some(flags.response_timeout)),
         ("--every", Some(flags.every)),
@@ -326,6 +360,7 @@ impl<'a> Prober<'a> {
         if let Some(signal) = self.ask(outlet, courses, deadline)? {
             return Ok(Some(signal));
         }
+        compare(courses);
         self.look_again(courses)?;
         Ok(None)
     }
@@ -554,7 +589,7 @@ impl<'a> Prober<'a> {
             // It may be written to a file, which outlives the boot.
             head.boot_id.clone_from(&self.boot_id);
             head.error = failure.map(Failure::body);
-            if self.flags.explain {
+            if self.flags.changing.explain {
                 head.actions = course.actions;
             }
             let asked = course.aims.iter().zip(judged).map(|(aim, (status, fault))| {
@@ -588,6 +623,15 @@ impl<'a> Prober<'a> {
                 Vec::new()
             }
         }
+    }
+}
+
+/// Holds what a target has shown by each gateway against what it told by the others.
+fn compare(courses: &mut [Course]) {
+    let aims = courses.iter().flat_map(|course| &course.aims);
+    let told: BTreeSet<String> = aims.filter(|aim| aim.found.wan_ip.is_some()).map(|aim| aim.name.clone()).collect();
+    for aim in courses.iter_mut().flat_map(|course| &mut course.aims) {
+        aim.found.verdict = aim.found.verdict.map(|own| beside_others(own, told.contains(&aim.name)));
     }
 }
 

@@ -62,6 +62,14 @@ impl Way {
         }
     }
 
+    /// What makes it, as ip would say it.
+    pub(super) fn actions(&self, links: &[Link]) -> Vec<Action> {
+        let ip = ip(self.is_ipv6());
+        let rule = |rule: &Rule| Action { op: "rule-add", text: format!("{ip} rule add {rule}") };
+        let route = format!("{ip} route add {}", route_text(&self.route, links));
+        self.rules.iter().map(rule).chain([Action { op: "route-add", text: route }]).collect()
+    }
+
     fn is_ipv6(&self) -> bool {
         self.route.dst.addr.is_ipv6()
     }
