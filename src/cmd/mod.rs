@@ -2,6 +2,8 @@
 
 pub mod bucket;
 mod decider;
+mod described;
+pub mod dns;
 mod echo;
 pub mod fence;
 pub mod gw;
@@ -21,6 +23,7 @@ use crate::cli::Tool;
 /// Every command of the family, in the order of the manual.
 pub const TOOLS: &[&Tool] = &[
     &bucket::TOOL,
+    &dns::TOOL,
     &fence::TOOL,
     &gw::TOOL,
     &hash_owner::TOOL,

@@ -2,6 +2,7 @@
 //!
 //! Each can be replayed from its inputs, which is what lets a test play a thousand nodes.
 
+pub(crate) mod answer;
 pub(crate) mod bucket;
 pub(crate) mod doctor;
 pub(crate) mod elect;

@@ -1,5 +1,6 @@
 //! Records of `gw`, and the files that describe gateways.
 
+use super::described;
 use super::envelope::{Column, column};
 use super::line::Line;
 use crate::types::gateway::{Gateway, Method, Probe};
@@ -179,35 +180,7 @@ pub(crate) fn read_object(line: &Line<'_>) -> Result<Gateway, String> {
 /// # Errors
 /// The first line that is no gateway, from 1, and why; two of one address.
 pub(crate) fn read_file(text: &str) -> Result<Vec<Gateway>, (usize, String)> {
-    let mut gateways: Vec<Gateway> = Vec::new();
-    let mut put = |at: usize, gateway: Result<Gateway, String>| {
-        let gateway = gateway.map_err(|why| (at, why))?;
-        if gateways.iter().any(|other| other.subject() == gateway.subject()) {
-            return Err((at, format!("{} stands there twice", gateway.subject())));
-        }
-        gateways.push(gateway);
-        Ok(())
-    };
-    if text.trim_start().starts_with('[') {
-        let objects: Vec<&serde_json::value::RawValue> =
-            serde_json::from_str(text).map_err(|error| (error.line(), format!("no JSON array of objects: {error}")))?;
-        for object in objects {
-            put(0, Line::parse(object.get()).and_then(|line| read_object(&line)))?;
-        }
-        return Ok(gateways);
-    }
-    for (idx, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if line.starts_with('{') {
-            put(idx + 1, Line::parse(line).and_then(|line| read_object(&line)))?;
-            continue;
-        }
-        let line = line.split('#').next().unwrap_or_default().trim();
-        if !line.is_empty() {
-            put(idx + 1, read_words(line))?;
-        }
-    }
-    Ok(gateways)
+    described::read_file(text, read_words, read_object, Gateway::subject)
 }
 
 pub(crate) const IMPORT_COLUMNS: &[Column] = &[

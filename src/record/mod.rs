@@ -3,6 +3,8 @@
 
 pub(crate) mod bucket;
 pub(crate) mod config;
+pub(crate) mod described;
+pub(crate) mod dns;
 pub(crate) mod doctor;
 pub(crate) mod elect;
 pub(crate) mod envelope;

@@ -293,6 +293,19 @@ pub(crate) fn standby(named: Option<&Path>, subject: Option<&str>) -> Result<Opt
     Ok(None)
 }
 
+/// Why `subject` alone is to drain: the text of its own file, which stands beside `named`.
+pub(crate) fn standby_of(named: Option<&Path>, subject: &str) -> Result<Option<String>> {
+    let path = match named {
+        Some(path) => {
+            let mut path = path.as_os_str().to_owned();
+            path.push(format!(".{}", file_name(subject)));
+            PathBuf::from(path)
+        }
+        None => standby_file(subject),
+    };
+    Ok(standby(Some(&path), None)?.map(|standby| standby.reason))
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {

@@ -2,6 +2,7 @@
 
 pub(crate) mod bucket;
 pub(crate) mod cluster;
+pub(crate) mod domain;
 pub(crate) mod draw;
 pub(crate) mod flow;
 pub(crate) mod gateway;
@@ -12,6 +13,7 @@ pub(crate) mod power;
 pub(crate) mod proof;
 pub(crate) mod route;
 pub(crate) mod rule;
+pub(crate) mod site;
 pub(crate) mod status;
 pub(crate) mod target;
 pub(crate) mod time;

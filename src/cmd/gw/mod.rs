@@ -14,11 +14,10 @@ mod talk;
 mod ways;
 
 use crate::cli::{Failure, Tool, Verbs};
+use crate::cmd::described;
 use crate::record::gw::{read_file, read_words};
-use crate::sys;
 use crate::types::gateway::Gateway;
 use clap::Args;
-use std::path::Path;
 
 /// The command.
 pub const TOOL: Tool = Tool {
@@ -50,14 +49,7 @@ impl Gateways {
     fn all(&self) -> Result<Vec<Gateway>, Failure> {
         let mut all = self.gateway.clone();
         if let Some(name) = &self.gateways {
-            let wrong = |line: usize, why: String| {
-                let place = if line == 0 { String::new() } else { format!("line {line}: ") };
-                Failure::input(format!("cannot use the gateways of {name}: {place}{why} (see: man gw)"))
-            };
-            let bytes =
-                sys::state::read(Path::new(name))?.ok_or_else(|| wrong(0, "there is no such file".to_owned()))?;
-            let text = String::from_utf8(bytes).map_err(|_| wrong(0, "it is no text".to_owned()))?;
-            all.extend(read_file(&text).map_err(|(line, why)| wrong(line, why))?);
+            all.extend(described::read(name, "gateways", "gw", read_file)?);
         }
         for (at, gateway) in all.iter().enumerate() {
             if all[..at].iter().any(|other| other.subject() == gateway.subject()) {

@@ -14,7 +14,7 @@ use crate::record::gw::{Moved, Piece, Remembered, SPLIT_COLUMNS, SPLIT_SCHEMA, S
 use crate::record::health::verdict;
 use crate::record::line::Line;
 use crate::sys::clock;
-use crate::sys::state::{folder, standby, standby_file};
+use crate::sys::state::{folder, standby_of};
 use crate::types::gateway::{Gateway, Marks};
 use crate::types::status::Status;
 use crate::types::time::{Span, Tick, millis};
@@ -142,19 +142,6 @@ impl<'a> Splitter<'a> {
         said.map_or(Status::Unknown, |said| said.status)
     }
 
-    /// The text of a gateway's standby file.
-    fn standby(&self, subject: &str) -> Result<Option<String>, Failure> {
-        let path = match &self.flags.standby {
-            Some(path) => {
-                let mut path = path.clone().into_os_string();
-                path.push(format!(".{subject}"));
-                PathBuf::from(path)
-            }
-            None => standby_file(subject),
-        };
-        Ok(standby(Some(&path), None)?.map(|standby| standby.reason))
-    }
-
     fn conclude(&mut self, now: Tick) -> Result<(Split, Exit), Failure> {
         let subjects: Vec<String> = self.gateways.iter().map(Gateway::subject).collect();
         let mut candidates = Vec::new();
@@ -166,7 +153,7 @@ impl<'a> Splitter<'a> {
             if status != Status::Unknown {
                 self.remembered.up.insert(subject.clone(), lives);
             }
-            let rests = self.standby(subject)?.is_some();
+            let rests = standby_of(self.flags.standby.as_deref(), subject)?.is_some();
             words.push(if rests { "standby" } else { status.as_str() });
             candidates.push(Candidate { weight: gateway.weight.0, tier: gateway.tier, alive: lives && !rests });
         }

@@ -1,0 +1,67 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_dns_global_optspecs
+    string join \n h/help V/version
+end
+
+function __fish_dns_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_dns_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_dns_using_subcommand
+    set -l cmd (__fish_dns_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c dns -n "__fish_dns_needs_command" -s h -l help -d 'Print help'
+complete -c dns -n "__fish_dns_needs_command" -s V -l version -d 'Print version'
+complete -c dns -n "__fish_dns_needs_command" -f -a "answer" -d 'Conclude from verdicts about sites which addresses a name should have, with the reason for each'
+complete -c dns -n "__fish_dns_using_subcommand answer" -l sites -d 'The sites: a JSON array, JSON lines, or lines NAME ADDR ... weight=W tier=N' -r
+complete -c dns -n "__fish_dns_using_subcommand answer" -l site -d 'One site' -r
+complete -c dns -n "__fish_dns_using_subcommand answer" -l type -d 'The addresses that are asked for' -r -f -a "A\t'IPv4'
+AAAA\t'IPv6'"
+complete -c dns -n "__fish_dns_using_subcommand answer" -l policy -d 'How sites are chosen among those that are up' -r -f -a "round-robin\t'All of them: the server does the rotating'
+priority\t'The first in the order given'
+weighted\t'One, the more often the higher its weight; an even rotation with --state or --follow'
+hash\t'One by the hash of --key: a site\'s death moves its own keys alone'
+nearest\t'The first of --order'"
+complete -c dns -n "__fish_dns_using_subcommand answer" -l key -d 'What hash chooses by: a client\'s network, a view' -r
+complete -c dns -n "__fish_dns_using_subcommand answer" -l order -d 'Of nearest: the sites in the order of the view; those that are not named come last' -r
+complete -c dns -n "__fish_dns_using_subcommand answer" -l view -d 'The view that the answer is for' -r
+complete -c dns -n "__fish_dns_using_subcommand answer" -l threshold -d 'A tier serves while so much of its weight is up, from 0 to 1' -r
+complete -c dns -n "__fish_dns_using_subcommand answer" -l all-down -d 'What is answered when no site serves' -r -f -a "all\t'Every address: one may be right'
+empty\t'None; the name stays, without an address'
+backup\t'Those of --backup'
+first-tier\t'Every address of the first tier'
+keep\t'The last answer that a site served'"
+complete -c dns -n "__fish_dns_using_subcommand answer" -l backup -d 'The addresses of --all-down backup' -r
+complete -c dns -n "__fish_dns_using_subcommand answer" -l unknown -d 'What a site counts as of which nothing is known' -r -f -a "hold\t'As when it was known last'
+down\t'Down'
+up\t'Up'"
+complete -c dns -n "__fish_dns_using_subcommand answer" -l ttl -d 'How long the answer may be kept, in seconds' -r
+complete -c dns -n "__fish_dns_using_subcommand answer" -l standby -d 'While FILE.SITE (by default standby.SITE) is there, that site is left out where another is up' -r -F
+complete -c dns -n "__fish_dns_using_subcommand answer" -l max-skew -d 'Once, take a record without arrival by its own time, at most so far ahead of ours' -r
+complete -c dns -n "__fish_dns_using_subcommand answer" -l state -d 'Remember from run to run' -r -F
+complete -c dns -n "__fish_dns_using_subcommand answer" -l renew -d 'Repeat the conclusion at least every D, for as long as what it rests on holds' -r
+complete -c dns -n "__fish_dns_using_subcommand answer" -l for -d 'End after D with the status of the last conclusion' -r
+complete -c dns -n "__fish_dns_using_subcommand answer" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
+complete -c dns -n "__fish_dns_using_subcommand answer" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
+complete -c dns -n "__fish_dns_using_subcommand answer" -l one -d 'Of round robin one site alone, the next at each conclusion'
+complete -c dns -n "__fish_dns_using_subcommand answer" -l follow -d 'Conclude after each step of the input, and print what changed'
+complete -c dns -n "__fish_dns_using_subcommand answer" -l pass -d 'Copy each line of input first'
+complete -c dns -n "__fish_dns_using_subcommand answer" -l exit-zero -d 'End with status 0 whatever was concluded'
+complete -c dns -n "__fish_dns_using_subcommand answer" -s t -l table -d 'Print a table for a person instead of JSON'
+complete -c dns -n "__fish_dns_using_subcommand answer" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
+complete -c dns -n "__fish_dns_using_subcommand answer" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dns -n "__fish_dns_using_subcommand answer" -s V -l version -d 'Print version'

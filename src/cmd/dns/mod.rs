@@ -1,0 +1,44 @@
+//! `dns`: what do clients get, and when?
+
+mod answer;
+
+use crate::cli::{Failure, Tool, Verbs};
+use crate::cmd::described;
+use crate::record::dns::{read_file, read_words};
+use crate::types::site::Site;
+use clap::Args;
+
+/// The command.
+pub const TOOL: Tool =
+    Tool { name: "dns", about: "Decide which addresses a name has", verbs: Verbs::Many(&[answer::VERB]) };
+
+/// The sites behind a name, on the command line or in a file.
+#[derive(Args, Debug)]
+struct Sites {
+    /// The sites: a JSON array, JSON lines, or lines NAME ADDR ... weight=W tier=N
+    #[arg(long, value_name = "FILE")]
+    sites: Option<String>,
+
+    /// One site
+    #[arg(long, value_name = "NAME,ADDR,...[,weight=W][,tier=N]", value_parser = read_words)]
+    site: Vec<Site>,
+}
+
+impl Sites {
+    /// All that are named, in order.
+    ///
+    /// # Errors
+    /// The file cannot be read or describes none; a site is named twice; there is none.
+    fn all(&self) -> Result<Vec<Site>, Failure> {
+        let mut all = self.site.clone();
+        if let Some(file) = &self.sites {
+            all.extend(described::read(file, "sites", "dns", read_file)?);
+        }
+        for (at, site) in all.iter().enumerate() {
+            if all[..at].iter().any(|other| other.name == site.name) {
+                return Err(Failure::usage(format!("the site {} is named twice", site.name)));
+            }
+        }
+        if all.is_empty() { Err(Failure::usage("no site is named (--sites FILE, --site NAME,ADDR)")) } else { Ok(all) }
+    }
+}

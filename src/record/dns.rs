@@ -1,0 +1,161 @@
+//! Records of `dns`, and the files that describe sites.
+
+use super::described;
+use super::envelope::{Column, column};
+use super::line::Line;
+use crate::types::site::Site;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What a name's addresses should be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Answer {
+    /// A or AAAA
+    pub(crate) qtype: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) view: Option<String>,
+    pub(crate) ttl_s: u32,
+    /// round-robin, priority, weighted, hash or nearest
+    pub(crate) policy: &'static str,
+    /// Why it is not the policy's choice: standby, unmeasured, all, empty, backup, first-tier or keep
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fallback: Option<&'static str>,
+    /// The name is to be there without an address
+    pub(crate) empty: bool,
+    pub(crate) answers: Vec<String>,
+    pub(crate) members: Vec<Member>,
+}
+
+/// One address of a site.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Member {
+    pub(crate) site: String,
+    /// None of this type: absent
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) address: Option<String>,
+    /// up, down or unknown, as the newest verdict on the site that holds
+    pub(crate) status: &'static str,
+    /// up, down, standby, or unmeasured: nobody has ever said
+    pub(crate) counted_as: &'static str,
+    pub(crate) chosen: bool,
+    pub(crate) why: String,
+}
+
+/// What `answer` remembers from run to run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Remembered {
+    /// Which sites were up when that was known last.
+    pub(crate) up: BTreeMap<String, bool>,
+    /// The site that was chosen last.
+    #[serde(default)]
+    pub(crate) last: Option<String>,
+    /// What each site is owed, of the rotation by weight.
+    #[serde(default)]
+    pub(crate) owed: BTreeMap<String, f64>,
+    /// The last answer that a site served.
+    #[serde(default)]
+    pub(crate) answer: Option<Vec<String>>,
+}
+
+/// Reads `NAME ADDR [ADDR ...] [weight=W] [tier=N]`, with `,` or blanks between.
+///
+/// # Errors
+/// Why it is no site.
+pub(crate) fn read_words(text: &str) -> Result<Site, String> {
+    let mut words = text.split([' ', '\t', ',']).filter(|word| !word.is_empty());
+    let mut site = Site::called(words.next().unwrap_or_default())?;
+    for word in words {
+        site.take(word)?;
+    }
+    if site.addresses.is_empty() { Err(format!("the site {} has no address", site.name)) } else { Ok(site) }
+}
+
+/// Reads a site from an object.
+///
+/// # Errors
+/// Why it is no site.
+fn read_object(line: &Line<'_>) -> Result<Site, String> {
+    let mut site = Site::called(&line.get::<String>("site")?.ok_or("it has no 'site'")?)?;
+    for address in line.get::<Vec<String>>("addresses")?.ok_or("it has no 'addresses'")? {
+        site.add(&address)?;
+    }
+    for key in ["weight", "tier"] {
+        if let Some(value) = line.raw(key) {
+            site.take(&format!("{key}={}", value.get().trim_matches('"'))).map_err(|why| format!("'{key}': {why}"))?;
+        }
+    }
+    if site.addresses.is_empty() { Err(format!("the site {} has no address", site.name)) } else { Ok(site) }
+}
+
+/// Reads a file of sites: a JSON array, JSON lines, or lines of words with comments.
+///
+/// # Errors
+/// The first line that is no site, from 1, and why; two of one name.
+pub(crate) fn read_file(text: &str) -> Result<Vec<Site>, (usize, String)> {
+    described::read_file(text, read_words, read_object, |site| site.name.clone())
+}
+
+pub(crate) const ANSWER_COLUMNS: &[Column] = &[
+    column("subject", "NAME"),
+    column("qtype", "TYPE"),
+    column("answers", "ANSWERS"),
+    column("fallback", "FALLBACK"),
+    column("ttl_s", "TTL"),
+    column("members", "MEMBERS"),
+];
+
+pub(crate) const ANSWER_SCHEMA: (&str, &str) = ("dns.answer", include_str!("schema/dns.answer.json"));
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::record::schema::check;
+    use proptest::prelude::*;
+
+    #[test]
+    fn schema_of_dns() {
+        check::<Answer>("dns.answer", "Which addresses a name should have, and why");
+    }
+
+    #[test]
+    fn each_form_of_a_file_says_the_same() {
+        let words = "# ours\nparis 192.0.2.1 2001:db8::1 weight=2\n\nrome,198.51.100.1,tier=2 # spare\n";
+        let lines = r#"{"site":"paris","addresses":["192.0.2.1","2001:db8::1","192.0.2.1"],"weight":2}
+            {"site":"rome","addresses":["198.51.100.1"],"tier":"2"}"#;
+        let array = format!("[{}]", lines.lines().collect::<Vec<_>>().join(","));
+        let read = read_file(words).unwrap();
+        assert_eq!((read[0].addresses.len(), read[0].weight.0.to_string(), read[1].tier), (2, "2".to_owned(), 2));
+        assert_eq!((read_file(lines).unwrap(), read_file(&array).unwrap()), (read.clone(), read));
+    }
+
+    #[test]
+    fn what_is_no_site_is_told_with_its_line() {
+        for (text, line, why) in [
+            ("paris 192.0.2.1\nparis 192.0.2.2", 2, "stands there twice"),
+            ("paris", 1, "has no address"),
+            ("paris 192.0.2.1 weight=0", 1, "weight 0"),
+            ("paris 192.0.2.1 weight=-1", 1, "not a weight"),
+            ("paris 192.0.2.1 tier=x", 1, "not a tier"),
+            ("paris 192.0.2.1 view=x", 1, "has no 'view'"),
+            ("\nparis 192.0.2", 2, "not an address"),
+            ("paris 0.0.0.0", 1, "no address of a site"),
+            ("pa/ris 192.0.2.1", 1, "no name of a site"),
+            ("{\"site\":\"a\"}", 1, "no 'addresses'"),
+            ("{\"site\":\"a\",\"addresses\":[]}", 1, "has no address"),
+            ("{\"addresses\":[]}", 1, "no 'site'"),
+        ] {
+            let refused = read_file(text).unwrap_err();
+            assert!(refused.0 == line && refused.1.contains(why), "{text}: {refused:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_ends_in_a_panic(text in "[\\[\\]{}\",:a-z0-9.=%# \n]{0,120}") {
+            let _ = read_file(&text);
+        }
+    }
+}
