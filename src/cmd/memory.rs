@@ -86,6 +86,18 @@ impl Memory {
         }
     }
 
+    /// Replaces the file where `now` is not what was `kept` there.
+    ///
+    /// # Errors
+    /// As [`Memory::write`].
+    pub(super) fn keep<T: Serialize + Clone + PartialEq>(&self, kept: &mut T, now: &T) -> Result<(), Failure> {
+        if kept != now {
+            self.write(now)?;
+            kept.clone_from(now);
+        }
+        Ok(())
+    }
+
     /// Replaces the file.
     ///
     /// # Errors

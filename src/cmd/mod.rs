@@ -14,6 +14,7 @@ mod keys;
 mod life;
 mod memory;
 pub mod quorum;
+mod verdicts;
 pub mod vip;
 pub mod vrrp;
 mod watch;

@@ -5,10 +5,9 @@ use crate::cli::args::{self, flags};
 use crate::cli::stream::Stream;
 use crate::cli::{Exit, Failure, Process, Verb};
 use crate::cmd::decider::{self, Concluded, Decider, Deciding, Step};
-use crate::cmd::health::standing;
 use crate::cmd::memory::Memory;
+use crate::cmd::verdicts::Verdicts;
 use crate::decide::answer::{self, AllDown, Policy, Settings, Turn, Unknown};
-use crate::decide::score::Word;
 use crate::record::Head;
 use crate::record::dns::{ANSWER_COLUMNS, ANSWER_SCHEMA, Answer, Member, Remembered};
 use crate::record::health::verdict;
@@ -20,7 +19,6 @@ use crate::types::site::Site;
 use crate::types::status::Status;
 use crate::types::time::{Span, Tick, millis};
 use clap::{ArgMatches, Args, ValueEnum};
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -191,13 +189,10 @@ struct Answerer<'a> {
     flags: &'a Flags,
     settings: Settings,
     sites: Vec<Site>,
-    /// By site.
-    verdicts: BTreeMap<String, Word>,
+    verdicts: Verdicts,
     remembered: Remembered,
     kept: Remembered,
     memory: Option<Memory>,
-    boot_id: String,
-    node: String,
     /// What a stream said last, how it counted, and when.
     said: Option<(Answer, Exit)>,
     said_at: Tick,
@@ -239,28 +234,20 @@ impl<'a> Answerer<'a> {
             flags,
             settings,
             sites,
-            verdicts: BTreeMap::new(),
+            verdicts: Verdicts::new(process, flags.deciding.follow, flags.max_skew),
             remembered: kept.clone(),
             kept,
             memory,
-            boot_id: clock::boot_id(),
-            node: process.node.clone(),
             said: None,
             said_at: clock::boot(),
         })
-    }
-
-    /// A site's status: a verdict that has expired is none.
-    fn status(&self, site: &str, now: Tick) -> Status {
-        let said = self.verdicts.get(site).filter(|said| said.expires.is_none_or(|expires| expires > now));
-        said.map_or(Status::Unknown, |said| said.status)
     }
 
     /// What is to be decided on, with what has become known of each site noted.
     fn look(&mut self, now: Tick) -> Result<Vec<answer::Site>, Failure> {
         let mut all = Vec::new();
         for site in &self.sites {
-            let status = self.status(&site.name, now);
+            let status = self.verdicts.status(&site.name, now);
             let before = self.remembered.up.get(&site.name).map(|up| if *up { Status::Up } else { Status::Down });
             if status != Status::Unknown {
                 self.remembered.up.insert(site.name.clone(), status == Status::Up);
@@ -323,11 +310,8 @@ impl<'a> Answerer<'a> {
         self.remembered.last = turn.last;
         self.remembered.owed = turn.owed.into_iter().collect();
         self.remembered.answer = turn.answer.map(|all| all.iter().map(ToString::to_string).collect());
-        if let Some(memory) = &self.memory
-            && self.kept != self.remembered
-        {
-            memory.write(&self.remembered)?;
-            self.kept = self.remembered.clone();
+        if let Some(memory) = &self.memory {
+            memory.keep(&mut self.kept, &self.remembered)?;
         }
         Ok(())
     }
@@ -353,20 +337,13 @@ fn turn(kept: &Remembered) -> Result<Turn, String> {
 
 impl Decider for Answerer<'_> {
     fn take(&mut self, text: &str, now: Tick) -> Result<bool, String> {
-        let Some(said) = verdict(&Line::parse(text)?, &self.node)? else { return Ok(false) };
+        let Some(said) = verdict(&Line::parse(text)?, self.verdicts.node())? else { return Ok(false) };
         // By its name, or by an address of it.
         let is_of = |site: &&Site| {
             site.name == said.subject || site.addresses.iter().any(|address| address.to_string() == said.subject)
         };
         let Some(site) = self.sites.iter().find(is_of).map(|site| site.name.clone()) else { return Ok(false) };
-        let skew = (!self.flags.deciding.follow).then_some(self.flags.max_skew.0);
-        let word = standing(&said, &self.boot_id, skew, now)?;
-        let renewal = said.renewal && self.status(&site, now) == word.status;
-        // The newest counts, whatever the order of arrival.
-        if self.verdicts.get(&site).is_none_or(|known| known.arrived <= word.arrived) {
-            self.verdicts.insert(site, word);
-        }
-        Ok(renewal)
+        self.verdicts.take(&site, &said, now)
     }
 
     fn once(&mut self, process: &mut Process) -> Result<Exit, Failure> {
@@ -407,7 +384,7 @@ impl Decider for Answerer<'_> {
             stream.record(self.head(now, true), said)?;
             self.said_at = now;
         }
-        let ends = self.verdicts.values().filter_map(|said| said.expires).filter(|expires| *expires > now);
+        let ends = self.verdicts.ends(now);
         Ok(Concluded { exit, wake: ends.chain([self.said_at.after(renew)]).min() })
     }
 

@@ -5,10 +5,9 @@ use crate::cli::args::{self, flags};
 use crate::cli::stream::Stream;
 use crate::cli::{Exit, Failure, Process, Verb};
 use crate::cmd::decider::{self, Concluded, Decider, Deciding, Step};
-use crate::cmd::health::standing;
 use crate::cmd::memory::Memory;
+use crate::cmd::verdicts::Verdicts;
 use crate::decide::gw::{self, Candidate, Redistribute, SLOTS};
-use crate::decide::score::Word;
 use crate::record::Head;
 use crate::record::gw::{Moved, Piece, Remembered, SPLIT_COLUMNS, SPLIT_SCHEMA, Split, read_object};
 use crate::record::health::verdict;
@@ -19,7 +18,6 @@ use crate::types::gateway::{Gateway, Marks};
 use crate::types::status::Status;
 use crate::types::time::{Span, Tick, millis};
 use clap::{ArgMatches, Args, ValueEnum};
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub(super) const VERB: Verb = Verb {
@@ -98,12 +96,10 @@ struct Splitter<'a> {
     /// Whether the gateways are those that records of `gw probe` describe.
     learns: bool,
     gateways: Vec<Gateway>,
-    verdicts: BTreeMap<String, Word>,
+    verdicts: Verdicts,
     remembered: Remembered,
     kept: Remembered,
     memory: Option<Memory>,
-    boot_id: String,
-    node: String,
     /// What a stream said last, and when.
     said: Option<Split>,
     said_at: Tick,
@@ -125,21 +121,13 @@ impl<'a> Splitter<'a> {
             flags,
             learns: gateways.is_empty(),
             gateways,
-            verdicts: BTreeMap::new(),
+            verdicts: Verdicts::new(process, flags.deciding.follow, flags.max_skew),
             remembered: kept.clone(),
             kept,
             memory,
-            boot_id: clock::boot_id(),
-            node: process.node.clone(),
             said: None,
             said_at: clock::boot(),
         })
-    }
-
-    /// Each gateway's status: a verdict that has expired is none.
-    fn status(&self, subject: &str, now: Tick) -> Status {
-        let said = self.verdicts.get(subject).filter(|said| said.expires.is_none_or(|expires| expires > now));
-        said.map_or(Status::Unknown, |said| said.status)
     }
 
     fn conclude(&mut self, now: Tick) -> Result<(Split, Exit), Failure> {
@@ -147,7 +135,7 @@ impl<'a> Splitter<'a> {
         let mut candidates = Vec::new();
         let mut words = Vec::new();
         for (gateway, subject) in self.gateways.iter().zip(&subjects) {
-            let status = self.status(subject, now);
+            let status = self.verdicts.status(subject, now);
             let before = self.remembered.up.get(subject).map(|up| if *up { Status::Up } else { Status::Down });
             let lives = gw::is_alive(status, before);
             if status != Status::Unknown {
@@ -205,11 +193,8 @@ impl<'a> Splitter<'a> {
     }
 
     fn keep(&mut self) -> Result<(), Failure> {
-        if let Some(memory) = &self.memory
-            && self.kept != self.remembered
-        {
-            memory.write(&self.remembered)?;
-            self.kept = self.remembered.clone();
+        if let Some(memory) = &self.memory {
+            memory.keep(&mut self.kept, &self.remembered)?;
         }
         Ok(())
     }
@@ -226,7 +211,7 @@ impl<'a> Splitter<'a> {
 impl Decider for Splitter<'_> {
     fn take(&mut self, text: &str, now: Tick) -> Result<bool, String> {
         let line = Line::parse(text)?;
-        let Some(said) = verdict(&line, &self.node)? else { return Ok(false) };
+        let Some(said) = verdict(&line, self.verdicts.node())? else { return Ok(false) };
         if self.learns && line.get::<String>("kind")?.as_deref() == Some("gw.probe") {
             let gateway = read_object(&line)?;
             match self.gateways.iter().position(|known| known.subject() == gateway.subject()) {
@@ -238,14 +223,7 @@ impl Decider for Splitter<'_> {
         if !self.gateways.iter().any(|gateway| gateway.subject() == said.subject) {
             return Ok(false);
         }
-        let skew = (!self.flags.deciding.follow).then_some(self.flags.max_skew.0);
-        let word = standing(&said, &self.boot_id, skew, now)?;
-        let renewal = said.renewal && self.status(&said.subject, now) == word.status;
-        // The newest counts, whatever the order of arrival.
-        if self.verdicts.get(&said.subject).is_none_or(|known| known.arrived <= word.arrived) {
-            self.verdicts.insert(said.subject, word);
-        }
-        Ok(renewal)
+        self.verdicts.take(&said.subject, &said, now)
     }
 
     fn once(&mut self, process: &mut Process) -> Result<Exit, Failure> {
@@ -285,7 +263,7 @@ impl Decider for Splitter<'_> {
             self.keep()?;
         }
         self.said = Some(split);
-        let ends = self.verdicts.values().filter_map(|said| said.expires).filter(|expires| *expires > now);
+        let ends = self.verdicts.ends(now);
         Ok(Concluded { exit, wake: ends.chain(again(self.said_at)).min() })
     }
 
