@@ -21,7 +21,7 @@ fn blocks() -> Vec<String> {
                 open = None;
             }
             (true, None) => open = Some(Vec::new()),
-            (false, Some(lines)) => lines.push(line.strip_prefix("   ").unwrap_or(line)),
+            (false, Some(lines)) => lines.push(line.strip_prefix("    ").or(line.strip_prefix("   ")).unwrap_or(line)),
             (false, None) => {}
         }
     }
@@ -31,7 +31,7 @@ fn blocks() -> Vec<String> {
 #[test]
 fn the_pipelines_work_as_pasted() {
     let blocks = blocks();
-    assert_eq!(blocks.len(), 10, "{blocks:#?}");
+    assert_eq!(blocks.len(), 12, "{blocks:#?}");
     let folder = std::env::temp_dir().join(format!("failover-readme-{}", std::process::id()));
     // One shell, as a reader's: later ones build on earlier ones.
     let mut script = "set -euo pipefail\n".to_owned();
@@ -60,10 +60,12 @@ fn the_pipelines_work_as_pasted() {
         &["PRIORITY", "200"],
         &["192.0.2.200: serve, since no advert was heard", "192.0.2.200: leave, since it was told to stop"],
         &["quorate false, waiting for [\"n2\"]", "n2 is off, proof true", "quorate true"],
+        &["\"192.0.2.2\"", "ip route add default via 192.0.2.2 dev eth0", "table inet failover_gw", "jhash ip saddr"],
+        &["198.51.100.1\nparis: down\nrome: up"],
     ]) {
         for word in words {
             assert!(part.contains(word), "no {word} in {part}\n{complained}");
         }
     }
-    assert_eq!(parts.len(), 9, "{said}");
+    assert_eq!(parts.len(), 11, "{said}");
 }
