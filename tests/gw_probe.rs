@@ -395,7 +395,7 @@ fn the_main_table_stays_as_it_is() {
     assert_eq!(
         texts[3..],
         [
-            "ip route del 0.0.0.0/0 via 10.0.1.1 dev eth1 table 7255 proto 70",
+            "ip route del default via 10.0.1.1 dev eth1 table 7255 proto 70",
             "ip rule del priority 7100 fwmark 0xff0000/0xff0000 table 7255 protocol 70",
             "ip rule del priority 7110 fwmark 0xff0000/0xff0000 unreachable protocol 70",
         ]
