@@ -369,12 +369,95 @@ fn with_none_alive_what_stands_goes_on() {
     site.kill(1);
     site.kill(2);
     let (status, _, complained) = run(&site, &format!("--once {config}"));
-    assert!(status == 1 && complained.lines().count() == 1, "{status} {complained}");
+    let what = complained.lines().filter(|line| line.contains("what stands goes on")).count();
+    assert!(status == 1 && what == 1 && complained.contains("gateways: 192.0.2.1 is down"), "{status} {complained}");
     assert_eq!(standing(&site), before);
     let (status, said, complained) = run(&site, &format!("--once {config}"));
     assert_eq!((status, complained.as_str()), (1, ""), "{said}");
     site.mend(1);
-    eventually("one is back", 5 * SECOND, || run(&site, &format!("--once {config}")).1.contains("\"changed\":true"));
+    let mut told = String::new();
+    eventually("one is back", 5 * SECOND, || {
+        let (_, said, complained) = run(&site, &format!("--once {config}"));
+        told += &complained;
+        said.contains("\"changed\":true")
+    });
+    assert!(told.contains("gateways: 192.0.2.1 is up") && told.contains("nothing to complain of"), "{told}");
+}
+
+/// What is wrong with its own files keeps no gateway's flows from a living one.
+#[test]
+fn broken_memories_do_not_hold_the_split_up() {
+    let site = Site::one_link(2);
+    let config = configure(&site, &even(&site), "count=1\nresponse_timeout=150ms\nrise=1\n");
+    assert_eq!(run(&site, &format!("--once {config}")).0, 0);
+    let state = site.host.folder.join("state");
+    let mut files = fs::read_dir(&state).unwrap().flatten().map(|entry| entry.path());
+    let damp = files.find(|path| path.extension().is_some_and(|end| end == "damp")).unwrap();
+    fs::write(&damp, &fs::read(&damp).unwrap()[..50]).unwrap();
+    site.kill(2);
+    let (status, said, complained) = run(&site, &format!("--once {config}"));
+    assert!(status == 6 && complained.contains(".damp"), "{status} {complained}");
+    let applied: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(applied["gateways"], serde_json::json!(["192.0.2.1"]), "{said}");
+    fs::remove_file(&damp).unwrap();
+    // The folder is tidied away under a foreground that goes on, and nobody else begins meanwhile.
+    let fast = configure(&site, &even(&site), FAST);
+    assert_eq!(run(&site, &format!("--clear {fast}")).0, 0);
+    let it = Loop::start(&site, &fast);
+    fs::remove_dir_all(&state).unwrap();
+    eventually("the lock is held anew", 5 * SECOND, || run(&site, &format!("--once {fast}")).0 == 75);
+    site.mend(2);
+    eventually("it is back", 10 * SECOND, || it.said().contains("192.0.2.2 is up"));
+    site.kill(1);
+    eventually("the other dies", 5 * SECOND, || it.said().contains("\"gateways\":[\"192.0.2.2\"]"));
+}
+
+/// Values are taken as they stand: a shell runs none of them, and each that is wrong is told by its name.
+#[test]
+fn a_configuration_is_no_program() {
+    let site = Site::one_link(1);
+    let made = site.host.folder.join("made");
+    let good = fs::read_to_string(configure(&site, &even(&site), "")).unwrap();
+    let config = site.host.folder.join("gateways.conf").display().to_string();
+    for (line, why) in [
+        (format!("fall=1#$(touch${{IFS}}{})", made.display()), "not a plain value"),
+        (format!("fall='1';touch${{IFS}}{}", made.display()), "not a plain value"),
+        ("fall=0".to_owned(), "'0'"),
+        ("every=08x".to_owned(), "every=08x"),
+        ("need=x".to_owned(), "need"),
+        ("by=dice".to_owned(), "dice"),
+        ("match=udp:0".to_owned(), "udp:0"),
+        ("local=perhaps".to_owned(), "yes or no"),
+        ("redistribute=nearst".to_owned(), "nearst"),
+        ("hold=60".to_owned(), "60"),
+        ("mark_mask=0x3".to_owned(), "0x3"),
+        ("bashlb=/nonexistent".to_owned(), "both"),
+    ] {
+        fs::write(&config, format!("{good}{line}\n")).unwrap();
+        let (status, said, complained) = run(&site, &format!("--check {config}"));
+        assert!(status == 6 && said.is_empty() && complained.contains(why), "{line}: {status} {complained}");
+        assert!(!made.exists(), "{line}");
+    }
+    fs::write(&config, format!("{good}every=08s # a comment\nhold=010s\n")).unwrap();
+    assert_eq!(run(&site, &format!("--check {config}")).0, 0);
+    site.host.sh(&format!("chmod 664 {config}"));
+    assert_eq!(run(&site, &format!("--check {config}")).0, 6);
+}
+
+/// A split that has another name from now on leaves nothing under the old one.
+#[test]
+fn a_new_name_takes_the_old_one_s_place() {
+    let site = Site::one_link(2);
+    let config = configure(&site, &even(&site), "count=1\nresponse_timeout=150ms\n");
+    assert_eq!(run(&site, &format!("--once {config}")).0, 0);
+    let before = standing(&site);
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("{text}name=voip\n")).unwrap();
+    assert_eq!(run(&site, &format!("--once {config}")).0, 0);
+    assert_eq!(site.host.sh("nft list tables inet").trim(), "table inet failover_gw_voip");
+    fs::write(&config, &text).unwrap();
+    assert_eq!(run(&site, &format!("--once {config}")).0, 0);
+    assert_eq!(standing(&site), before);
 }
 
 /// From cron: two at once, a state file that is torn, a configuration that is changed, the hourly report.
