@@ -88,7 +88,7 @@ impl Stream {
             .map_err(|why| Failure::new(Exit::Bug, Reason::WriteFailed, format!("cannot write a record: {why}")))?;
         if let Form::Table(columns) = self.form {
             let row = serde_json::from_slice(&line).unwrap_or_default();
-            line = table::stream_row(columns, &row).into_bytes();
+            line = table::stream_rows(columns, &row).into_bytes();
             if !self.headed {
                 self.headed = true;
                 line = [table::stream_head(columns).into_bytes(), line].concat();

@@ -15,7 +15,9 @@ pub(super) fn render(columns: &[Column], rows: &[Value]) -> String {
     table.set_header(titles);
     for row in rows {
         let error = failed.then(|| row.pointer("/error/message").map(cell).unwrap_or_default());
-        table.add_row(columns.iter().map(|column| row.get(column.key).map(cell).unwrap_or_default()).chain(error));
+        for cells in cells(columns, row) {
+            table.add_row(cells.into_iter().chain(error.clone()));
+        }
     }
     let mut text: String = table.lines().flat_map(|line| [line.trim_end().to_owned(), "\n".to_owned()]).collect();
     if text.is_empty() {
@@ -24,23 +26,35 @@ pub(super) fn render(columns: &[Column], rows: &[Value]) -> String {
     text
 }
 
+/// The cells of a record: one row, or one for each item of the list that a column's key `LIST/KEY` names.
+fn cells(columns: &[Column], row: &Value) -> Vec<Vec<String>> {
+    let list = columns.iter().find_map(|column| column.key.split_once('/')).map(|(list, _)| list);
+    let items = list.and_then(|list| row.get(list)?.as_array()).filter(|items| !items.is_empty());
+    let of = |item: Option<&Value>| {
+        let value = |column: &Column| match column.key.split_once('/') {
+            Some((_, "")) => item,
+            Some((_, key)) => item.and_then(|item| item.get(key)),
+            None => row.get(column.key),
+        };
+        columns.iter().map(|column| value(column).map(cell).unwrap_or_default()).collect()
+    };
+    items.map_or_else(|| vec![of(None)], |items| items.iter().map(|item| of(Some(item))).collect())
+}
+
 /// The widths of a stream's columns, for rows printed one at a time.
 pub(super) fn stream_head(columns: &[Column]) -> String {
     line(columns.iter().map(|column| (column.title.to_owned(), column.title.len().max(width(column.key)))))
 }
 
-/// One row of a stream.
-pub(super) fn stream_row(columns: &[Column], row: &Value) -> String {
-    line(
-        columns.iter().map(|column| {
-            (row.get(column.key).map(cell).unwrap_or_default(), column.title.len().max(width(column.key)))
-        }),
-    )
+/// The rows of a record in a stream.
+pub(super) fn stream_rows(columns: &[Column], row: &Value) -> String {
+    let widths = || columns.iter().map(|column| column.title.len().max(width(column.key)));
+    cells(columns, row).into_iter().map(|cells| line(cells.into_iter().zip(widths()))).collect()
 }
 
 /// Columns of a stream cannot grow with what comes later.
 fn width(key: &str) -> usize {
-    match key {
+    match key.rsplit('/').next().unwrap_or(key) {
         "time" => 27,
         "subject" => 24,
         "event" | "dev" | "status" => 12,
@@ -103,6 +117,18 @@ mod tests {
             text,
             " ADDRESS    FLAGS            ERROR\n 192.0.2.1  permanent nodad\n x                           no\n"
         );
+    }
+
+    #[test]
+    fn a_list_has_a_row_an_item() {
+        let columns =
+            [column("subject", "SPLIT"), column("gateways/gateway", "GATEWAY"), column("gateways/share", "SHARE")];
+        let row = json!({"subject": "-", "gateways": [{"gateway": "a", "share": 0.25}, {"gateway": "b"}]});
+        let text = render(&columns, &[row.clone(), json!({"subject": "x", "gateways": []})]);
+        assert_eq!(text, " SPLIT  GATEWAY  SHARE\n -      a        0.25\n -      b\n x\n");
+        assert_eq!(stream_rows(&columns, &row).lines().count(), 2);
+        let removed = [column("subject", "SPLIT"), column("removed/", "REMOVED")];
+        assert_eq!(cells(&removed, &json!({"subject": "-", "removed": ["r1", "r2"]})), [["-", "r1"], ["-", "r2"]]);
     }
 
     #[test]

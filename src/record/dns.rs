@@ -100,10 +100,13 @@ pub(crate) fn read_file(text: &str) -> Result<Vec<Site>, (usize, String)> {
 pub(crate) const ANSWER_COLUMNS: &[Column] = &[
     column("subject", "NAME"),
     column("qtype", "TYPE"),
-    column("answers", "ANSWERS"),
     column("fallback", "FALLBACK"),
     column("ttl_s", "TTL"),
-    column("members", "MEMBERS"),
+    column("members/site", "SITE"),
+    column("members/address", "ADDRESS"),
+    column("members/counted_as", "COUNTED AS"),
+    column("members/chosen", "CHOSEN"),
+    column("members/why", "WHY"),
 ];
 
 pub(crate) const ANSWER_SCHEMA: (&str, &str) = ("dns.answer", include_str!("schema/dns.answer.json"));

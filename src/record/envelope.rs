@@ -71,7 +71,8 @@ pub(crate) struct ErrorBody {
     pub(crate) message: String,
 }
 
-/// One column of a table: a key of the record and its title.
+/// One column of a table: a key of the record and its title; `LIST/KEY` is the key of each item of a list, which
+/// has a row of its own then, and `LIST/` the item itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     pub(crate) key: &'static str,

@@ -193,8 +193,17 @@ pub(crate) const IMPORT_COLUMNS: &[Column] = &[
     column("targets", "TARGETS"),
 ];
 
-pub(crate) const SPLIT_COLUMNS: &[Column] =
-    &[column("subject", "SPLIT"), column("gateways", "GATEWAYS"), column("moved", "MOVED")];
+pub(crate) const SPLIT_COLUMNS: &[Column] = &[
+    column("subject", "SPLIT"),
+    column("gateways/gateway", "GATEWAY"),
+    column("gateways/name", "NAME"),
+    column("gateways/status", "STATUS"),
+    column("gateways/weight", "WEIGHT"),
+    column("gateways/share", "SHARE"),
+    column("gateways/slots", "SLOTS"),
+    column("gateways/mark", "MARK"),
+    column("gateways/table", "TABLE"),
+];
 
 pub(crate) const IMPORT_SCHEMA: (&str, &str) = ("gw.import", include_str!("schema/gw.import.json"));
 pub(crate) const SPLIT_SCHEMA: (&str, &str) = ("gw.split", include_str!("schema/gw.split.json"));

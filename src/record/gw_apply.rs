@@ -277,13 +277,13 @@ pub(crate) const APPLY_COLUMNS: &[Column] = &[
     column("removed", "REMOVED"),
 ];
 pub(crate) const CLEAR_COLUMNS: &[Column] =
-    &[column("subject", "SPLIT"), column("changed", "CHANGED"), column("removed", "REMOVED")];
+    &[column("subject", "SPLIT"), column("changed", "CHANGED"), column("removed/", "REMOVED")];
 pub(crate) const REPORT_COLUMNS: &[Column] = &[
     column("subject", "GATEWAY"),
     column("name", "NAME"),
     column("since", "SINCE"),
-    column("sent_bytes", "SENT"),
-    column("received_bytes", "RECEIVED"),
+    column("sent_bytes", "SENT B"),
+    column("received_bytes", "RECEIVED B"),
     column("connections", "CONNECTIONS"),
     column("share_wanted", "WANTED"),
     column("share_got", "GOT"),

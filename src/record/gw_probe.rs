@@ -159,8 +159,12 @@ pub(crate) const PROBE_COLUMNS: &[Column] = &[
     column("dev", "DEV"),
     column("status", "STATUS"),
     column("method", "METHOD"),
-    column("loss_pct", "LOSS %"),
-    column("rtt_avg_ms", "RTT MS"),
+    column("targets/target", "TARGET"),
+    column("targets/status", "IS"),
+    column("targets/loss_pct", "LOSS %"),
+    column("targets/rtt_avg_ms", "RTT MS"),
+    column("targets/failure", "FAILURE"),
+    column("targets/from", "FROM"),
     column("wan_ip", "WAN"),
 ];
 
