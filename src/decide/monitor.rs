@@ -81,7 +81,7 @@ pub(crate) enum Fall {
 
 impl Fall {
     /// The failures that it takes when nothing else comes.
-    fn needed(self) -> u32 {
+    pub(crate) fn needed(self) -> u32 {
         match self {
             Fall::InARow(count) | Fall::Of { failed: count, .. } => count.max(1),
         }

@@ -4,8 +4,10 @@ use super::described;
 use super::envelope::{Column, column};
 use super::line::Line;
 use crate::types::site::Site;
+use crate::types::time::millis;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// What a name's addresses should be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -41,6 +43,52 @@ pub(crate) struct Member {
     pub(crate) counted_as: &'static str,
     pub(crate) chosen: bool,
     pub(crate) why: String,
+}
+
+/// How long a fail-over takes on paper.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Budget {
+    phases: Vec<Phase>,
+    /// Of detection, authority, resolver, os and application together
+    min_ms: f64,
+    /// null: some keep an address for ever
+    max_ms: Option<f64>,
+    /// How long an answer without an address may be kept, which is not the TTL of the addresses
+    negative_ttl_s: u32,
+    /// What the authority is asked, by resolvers that always have clients
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queries_per_s: Option<f64>,
+}
+
+/// A phase of it.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Phase {
+    /// detection, authority, resolver, os, application, connection or return
+    phase: &'static str,
+    min_ms: f64,
+    /// null: for ever
+    max_ms: Option<f64>,
+    /// What the figures rest on
+    from: String,
+}
+
+impl Phase {
+    pub(crate) fn new(phase: &'static str, min: Duration, max: Option<Duration>, from: &str) -> Self {
+        Phase { phase, min_ms: millis(min), max_ms: max.map(millis), from: from.to_owned() }
+    }
+}
+
+impl Budget {
+    pub(crate) fn new(
+        phases: Vec<Phase>,
+        (min, max): (Duration, Option<Duration>),
+        negative_ttl_s: u32,
+        queries_per_s: Option<f64>,
+    ) -> Self {
+        Budget { phases, min_ms: millis(min), max_ms: max.map(millis), negative_ttl_s, queries_per_s }
+    }
 }
 
 /// What `answer` remembers from run to run.
@@ -109,6 +157,17 @@ pub(crate) const ANSWER_COLUMNS: &[Column] = &[
     column("members/why", "WHY"),
 ];
 
+pub(crate) const BUDGET_COLUMNS: &[Column] = &[
+    column("subject", "NAME"),
+    column("phases/phase", "PHASE"),
+    column("phases/min_ms", "MIN MS"),
+    column("phases/max_ms", "MAX MS"),
+    column("phases/from", "FROM"),
+    column("min_ms", "SUM MIN MS"),
+    column("max_ms", "SUM MAX MS"),
+];
+
+pub(crate) const BUDGET_SCHEMA: (&str, &str) = ("dns.budget", include_str!("schema/dns.budget.json"));
 pub(crate) const ANSWER_SCHEMA: (&str, &str) = ("dns.answer", include_str!("schema/dns.answer.json"));
 
 #[cfg(test)]
@@ -121,6 +180,7 @@ mod tests {
     #[test]
     fn schema_of_dns() {
         check::<Answer>("dns.answer", "Which addresses a name should have, and why");
+        check::<Budget>("dns.budget", "How long a fail-over by DNS takes on paper");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `dns`: what do clients get, and when?
 
 mod answer;
+mod budget;
 
 use crate::cli::{Failure, Tool, Verbs};
 use crate::cmd::described;
@@ -9,8 +10,11 @@ use crate::types::site::Site;
 use clap::Args;
 
 /// The command.
-pub const TOOL: Tool =
-    Tool { name: "dns", about: "Decide which addresses a name has", verbs: Verbs::Many(&[answer::VERB]) };
+pub const TOOL: Tool = Tool {
+    name: "dns",
+    about: "Decide which addresses a name has, and add up when clients will know",
+    verbs: Verbs::Many(&[answer::VERB, budget::VERB]),
+};
 
 /// The sites behind a name, on the command line or in a file.
 #[derive(Args, Debug)]

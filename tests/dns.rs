@@ -1,4 +1,4 @@
-//! `dns answer`: verdicts about sites in, the addresses of a name out.
+//! `dns`: verdicts about sites in, the addresses of a name out, and how long a fail-over takes on paper.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -125,4 +125,25 @@ fn what_cannot_be_asked_is_refused() {
     }
     let torn = host.run_with(&format!("dns answer www.org {SITES}"), "{\"subject\":\n").ended(6);
     assert!(torn.stderr.contains("line 1"), "{torn:?}");
+}
+
+/// The seed's figures on paper: 12 to 17 s of detection, a TTL of 5 s, and a negative answer that outlives both.
+#[test]
+fn a_budget_is_the_sum_of_its_phases() {
+    let lab = Lab::new();
+    let host = host(&lab);
+    let plain = host.run("dns budget www.example.org --ttl 5 --clients 1000").ended(0).one();
+    assert_eq!(
+        (&plain["min_ms"], &plain["max_ms"], &plain["queries_per_s"]),
+        (&12_000.0.into(), &22_000.0.into(), &200.0.into())
+    );
+    let empty = host.run("dns budget www.example.org --ttl 5 --empty --negative-ttl 3600").ended(0).one();
+    let back = empty["phases"].as_array().unwrap().iter().find(|phase| phase["phase"] == "return").unwrap();
+    assert_eq!((&back["max_ms"], &empty["negative_ttl_s"]), (&3_630_000.0.into(), &3600.into()));
+    let java = host.run("dns budget www.example.org --runtime java-forever").ended(0).one();
+    assert_eq!(java["max_ms"], Value::Null);
+    let table = host.run("dns budget www.example.org --table").ended(0).stdout;
+    assert_eq!(table.lines().count(), 7, "{table}");
+    let refused = host.run("dns budget www.example.org --runtime jvav").ended(2);
+    assert!(refused.stderr.contains("java-forever"), "{refused:?}");
 }
