@@ -395,6 +395,82 @@ fn a_gateway_without_an_interface_is_no_reason_to_stop() {
     assert!(site.host.sh("ip route show table 7001").contains("via 10.0.1.1"));
 }
 
+/// A script in the place of nft, which is called by the real one's path as `$nft`.
+fn wrapped(site: &Site, script: &str, input: &str) -> support::Run {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = site.host.folder.join("wrapped");
+    std::fs::create_dir_all(&folder).unwrap();
+    let real = site.host.sh("command -v nft");
+    let text = format!("#!/bin/sh\nnft={}\ncd {}\n{script}\n", real.trim(), folder.display());
+    std::fs::write(folder.join("nft"), text).unwrap();
+    std::fs::set_permissions(folder.join("nft"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = site.host.command("gw apply");
+    command.env("PATH", format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", folder.display()));
+    command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    support::Run::new("gw apply", child.wait_with_output().unwrap())
+}
+
+/// What another program takes away between loading and listing is loaded again, and never remembered as there.
+#[test]
+fn what_goes_at_once_is_never_taken_for_there() {
+    let site = Site::one_link(2);
+    let (well, other) = (plan(&site, false, &[1.0, 1.0], &[]), plan(&site, false, &[1.0, 2.0], &[]));
+    apply(&site, &well);
+    let wanted = standing(&site.host);
+    apply(&site, &other);
+    let stands = standing(&site.host);
+    let load = "case \"$*\" in *-f*) ;; *) exec $nft \"$@\";; esac\n";
+    for damage in ["flush ruleset", "flush table inet failover_gw", "flush chain inet failover_gw pick"] {
+        let once = format!("{load}$nft \"$@\" || exit\n[ -e once ] || {{ touch once; $nft {damage}; }}");
+        assert_eq!(wrapped(&site, &once, &well).ended(0).one()["changed"], true, "{damage}");
+        assert_eq!(standing(&site.host), wanted, "{damage}");
+        assert_eq!(apply(&site, &well)["changed"], false, "{damage}");
+        std::fs::remove_file(site.host.folder.join("wrapped/once")).unwrap();
+        let always = format!("{load}$nft \"$@\" && $nft {damage}");
+        let refused = wrapped(&site, &always, &other).ended(1);
+        assert!(refused.stderr.contains("nft monitor") && refused.stderr.lines().count() == 1, "{refused:?}");
+        assert_eq!(apply(&site, &other)["changed"], true, "{damage}");
+        assert_eq!(standing(&site.host), stands, "{damage}");
+    }
+    // One that says nothing and does nothing.
+    for before in ["true", "nft delete table inet failover_gw"] {
+        site.host.sh(before);
+        wrapped(&site, &format!("{load}cat >/dev/null"), &well).ended(1);
+        assert_eq!(apply(&site, &well)["changed"], true);
+        assert_eq!(standing(&site.host), wanted);
+        apply(&site, &other);
+    }
+}
+
+/// A container that was started again has the state of the one before, and often the number of its namespace.
+#[test]
+fn a_new_namespace_has_nothing() {
+    let site = Site::one_link(1);
+    let file = site.host.folder.join("plan");
+    std::fs::write(&file, plan(&site, false, &[1.0], &[])).unwrap();
+    let (mut numbers, mut again) = (BTreeSet::new(), 0);
+    for _ in 0..200 {
+        // What a namespace of the same number left is its memory.
+        let told = site.host.sh(&format!(
+            "unshare -n sh -c 'n=$(stat -Lc %i /proc/self/ns/net); echo $n; ip link add eth0 type veth peer name p; \
+             ip addr add 192.0.2.200/24 dev eth0; ip link set eth0 up; cd {}; \
+             ! [ -d $n ] || nft add table ip as_many_transactions; \
+             FAILOVER_NODE=host FAILOVER_STATE_DIR=$PWD/$n {} apply <{} >/dev/null; nft list tables'",
+            site.host.folder.display(),
+            support::binary("gw").display(),
+            file.display()
+        ));
+        assert!(told.contains("table inet failover_gw"), "{again}: {told}");
+        again += usize::from(!numbers.insert(told.lines().next().unwrap().to_owned()));
+        if again == 3 {
+            break;
+        }
+    }
+    assert!(again > 0, "each of {} had another number", numbers.len());
+}
+
 /// Known-faults 19: a full disk is told, a reader that left is no failure.
 #[test]
 fn what_cannot_be_said_is_told() {
@@ -630,6 +706,8 @@ fn what_others_take_away_is_put_back() {
         "nft 'add chain inet failover_gw evil { type filter hook forward priority 0; policy drop; }'",
         "nft 'add chain inet failover_gw prerouting { policy drop; }'",
         "nft 'add set inet failover_gw evil { type ipv4_addr; }'",
+        "nft 'add chain inet failover_gw evil; add map inet failover_gw way { type ifname : verdict; \
+         elements = { \"eth0\" : jump evil } }'",
     ] {
         site.host.sh(damage);
         assert_ne!(standing(&site.host), stands, "{damage}");

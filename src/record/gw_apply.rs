@@ -208,9 +208,10 @@ pub(crate) struct Loaded {
     /// The chains as they were loaded, and the table as nft listed it right after.
     pub(crate) chains: String,
     pub(crate) listing: String,
-    /// Of which rule set that is: the number of its generation, and of the network namespace.
+    /// Of which rule set that is: the number of its generation, and that of the network namespace which no
+    /// other has had since boot.
     #[serde(default)]
-    pub(crate) generation: Option<(u32, u64)>,
+    pub(crate) rule_set: Option<(u32, u64)>,
     pub(crate) mark_mask: String,
     /// The numbers of gateways that there may be rules or routes for.
     pub(crate) numbers: BTreeSet<u32>,

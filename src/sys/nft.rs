@@ -3,7 +3,7 @@
 use super::clock::Deadline;
 use super::error::Missing;
 use super::process::{Begun, Finished, Running};
-use super::{Error, Result, process};
+use super::{Error, Result, process, raw};
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use netlink_sys::{Socket, SocketAddr};
 use nix::errno::Errno;
@@ -97,8 +97,9 @@ fn printed(done: Finished, object: &str) -> Result<Option<String>> {
 }
 
 /// The number of this namespace's rule set: each transaction, whoever's and of whatever table, makes it
-/// another (`NFT_MSG_GETGEN`). A thousandth of the cost of a listing.
-pub(crate) fn generation() -> Result<u32> {
+/// another (`NFT_MSG_GETGEN`). A thousandth of the cost of a listing. And that of the namespace, where the
+/// kernel tells one that is never given again: another namespace begins to count anew.
+pub(crate) fn generation() -> Result<(u32, Option<u64>)> {
     // NFNL_SUBSYS_NFTABLES, NFT_MSG_GETGEN; NLM_F_REQUEST; an empty `struct nfgenmsg`.
     const KIND: u16 = 10 << 8 | 16;
     const LENGTH: u32 = 16 + 4;
@@ -112,9 +113,10 @@ pub(crate) fn generation() -> Result<u32> {
     socket.send_to(&request, &SocketAddr::new(0, 0), 0).map_err(|error| failed(&error))?;
     let mut answer = Vec::with_capacity(4096);
     socket.recv(&mut answer, 0).map_err(|error| failed(&error))?;
-    generation_in(&answer).ok_or_else(|| {
+    let generation = generation_in(&answer).ok_or_else(|| {
         Error::call("ask for the generation of", "nf_tables", refusal(&answer).unwrap_or(Errno::EBADMSG))
-    })
+    })?;
+    Ok((generation, raw::namespace_cookie(socket.as_fd())))
 }
 
 /// The number in an answer: attribute 1 of `NFT_MSG_NEWGEN`.

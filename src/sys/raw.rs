@@ -74,6 +74,26 @@ pub(crate) fn random_u64() -> Result<u64> {
     random().map(u64::from_ne_bytes)
 }
 
+/// The number of the network namespace that a socket is of, which no other gets as long as this kernel runs
+/// (`SO_NETNS_COOKIE`, Linux 5.14); `None` where the kernel has none.
+pub(crate) fn namespace_cookie(socket: BorrowedFd<'_>) -> Option<u64> {
+    // <asm-generic/socket.h>; a kernel that calls something else so has no option of 8 octets there.
+    const SO_NETNS_COOKIE: libc::c_int = 71;
+    let mut cookie = 0_u64;
+    let mut length = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: the pointers are to a live value and its length.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut length,
+        )
+    };
+    (done == 0 && length as usize == size_of::<u64>()).then_some(cookie)
+}
+
 /// A descriptor of a child, readable once it has ended (`pidfd_open(2)`).
 pub(crate) fn pidfd(pid: u32) -> std::result::Result<OwnedFd, Errno> {
     // SAFETY: no pointers.

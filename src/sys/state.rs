@@ -184,7 +184,7 @@ fn lock_folder() -> Result<(PathBuf, u64)> {
 }
 
 /// The number of this process's network namespace: another may have it once this one is gone.
-pub(crate) fn network_namespace() -> u64 {
+fn network_namespace() -> u64 {
     fs::metadata("/proc/self/ns/net").map_or(0, |meta| meta.ino())
 }
 

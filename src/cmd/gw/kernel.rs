@@ -13,7 +13,7 @@ use crate::sys::clock::{self, Deadline};
 use crate::sys::netlink::{Netlink, Refusal, RouteRequest, RuleRequest};
 use crate::sys::nft::{self, Nft};
 use crate::sys::privilege::{self, Capability};
-use crate::sys::state::{Lock, file_name, folder, network_namespace};
+use crate::sys::state::{Lock, file_name, folder};
 use crate::types::gateway::Marks;
 use crate::types::link::{Link, OUR_PROTO};
 use crate::types::net::Mac;
@@ -30,6 +30,8 @@ use std::time::Duration;
 /// How long a gateway has to say its MAC, and how often it is looked for that.
 const ANSWER: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(5);
+/// How often a table is loaded that another program takes away at once.
+const TRIES: u32 = 3;
 /// All splits share rules and tables.
 const LOCK: &str = "gw";
 
@@ -104,10 +106,12 @@ pub(super) fn lock(changing: Changing, deadline: Deadline) -> Result<Option<Lock
 }
 
 /// Which rule set it is: its generation, and the network namespace that it is of.
-type Generation = (u32, u64);
+type RuleSet = (u32, u64);
 
-fn generation() -> Result<Generation, Failure> {
-    Ok((nft::generation()?, network_namespace()))
+/// `None` where namespaces cannot be told apart: one that is made anew counts from 1 again.
+fn rule_set() -> Result<Option<RuleSet>, Failure> {
+    let (generation, namespace) = nft::generation()?;
+    Ok(namespace.map(|namespace| (generation, namespace)))
 }
 
 fn conflicts(why: String) -> Failure {
@@ -149,17 +153,18 @@ impl Kernel {
         let memory = memory(&plan.name, process);
         let kept: Option<Loaded> = memory.read(process, Ok)?;
         let table = table_name(&plan.name);
-        let now = generation()?;
+        let now = rule_set()?;
         let (before, seen, ways) = match &kept {
             // Nobody has changed any rule since.
-            Some(kept) if kept.generation == Some(now) => {
-                (Some(kept.listing.clone()), Some(now), self.ways(plan, Some(kept), how.changing.dry_run)?)
+            Some(kept) if now.is_some() && kept.rule_set == now && !kept.listing.is_empty() => {
+                (Some(kept.listing.clone()), now, self.ways(plan, Some(kept), how.changing.dry_run)?)
             }
             _ => {
                 // nft lists while we look at the rest.
                 let listing = self.nft.begin_list(&["table", "inet", &table], &table)?;
                 let ways = self.ways(plan, kept.as_ref(), how.changing.dry_run);
-                (listing.finish()?, Some(now).filter(|now| generation().as_ref() == Ok(now)), ways?)
+                let before = listing.finish()?;
+                (before, if rule_set()? == now { now } else { None }, ways?)
             }
         };
         if let Some(other) = before.as_deref().filter(|listing| !gateway::is_of(listing, &plan.name)) {
@@ -181,7 +186,9 @@ impl Kernel {
         };
         let chains = split.chains();
         let stands = kept.as_ref().is_some_and(|kept| {
-            kept.chains == chains && before.as_ref() == Some(&kept.listing) && kept.mark_mask == plan.marks.to_string()
+            // What is not there never stands, whatever was kept.
+            let is_there = before.as_ref() == Some(&kept.listing) && gateway::holds(&kept.listing, &chains);
+            is_there && kept.chains == chains && kept.mark_mask == plan.marks.to_string()
         });
         let changes = self.changes(plan, &ways, kept.as_ref(), stands)?;
         let flushes: Vec<u32> = if how.flush_dead {
@@ -200,7 +207,7 @@ impl Kernel {
             return Ok(Done { head, applied, exit: Exit::Yes });
         }
         let acts = !stands || !changes.is_empty();
-        let was_of = kept.as_ref().and_then(|kept| kept.generation);
+        let was_of = kept.as_ref().and_then(|kept| kept.rule_set);
         let was: BTreeSet<u32> = kept.iter().flat_map(|kept| kept.numbers.iter().copied()).collect();
         let since = kept.filter(|_| before.is_some()).map(|kept| (kept.since_us, kept.since_ms));
         let since = since.unwrap_or_else(|| (clock::wall().unix_us, clock::boot().as_ms()));
@@ -218,9 +225,9 @@ impl Kernel {
         head.changed = Some(before != after || !changes.is_empty() || applied.flushed > 0);
         if acts || was_of != seen {
             loaded.numbers = plan.numbers();
-            (loaded.chains, loaded.listing) = (chains, after.unwrap_or_default());
+            (loaded.chains, loaded.listing) = (chains, after.clone().unwrap_or_default());
             loaded.macs = macs(&gates);
-            loaded.generation = seen;
+            loaded.rule_set = seen;
             memory.write(&loaded)?;
         }
         Ok(Done { head, applied, exit: Exit::Yes })
@@ -435,13 +442,36 @@ impl Kernel {
         Ok(())
     }
 
-    /// Loads the table in one transaction, takes away what does not belong in it, and reads it back.
+    /// Loads the table, and again where another program takes it away before it is read back, or where nft did
+    /// not load it and said nothing.
     fn load(
         &self,
         split: &Split<'_>,
         document: &str,
         before: Option<&str>,
-    ) -> Result<(Option<String>, Option<Generation>), Failure> {
+    ) -> Result<(Option<String>, Option<RuleSet>), Failure> {
+        let chains = split.chains();
+        for _ in 0..TRIES {
+            let was = nft::generation()?;
+            let (after, seen) = self.load_once(split, document, before)?;
+            let holds = after.as_deref().is_some_and(|listing| gateway::holds(listing, &chains));
+            if holds && nft::generation()? != was {
+                return Ok((after, seen));
+            }
+        }
+        Err(conflicts(format!(
+            "cannot load the table {}: it is not there right after nft has loaded it, {TRIES} times (what else changes rules? see: nft monitor)",
+            table_name(split.name)
+        )))
+    }
+
+    /// Loads the table in one transaction, takes away what does not belong in it, and reads it back.
+    fn load_once(
+        &self,
+        split: &Split<'_>,
+        document: &str,
+        before: Option<&str>,
+    ) -> Result<(Option<String>, Option<RuleSet>), Failure> {
         let table = table_name(split.name);
         let doing = "load the table";
         match self.nft.load(document, doing, &table) {
@@ -464,16 +494,20 @@ impl Kernel {
             loaded => loaded?,
         }
         let list = || -> Result<_, Failure> {
-            let now = generation()?;
+            let now = rule_set()?;
             let listing = self.nft.begin_list(&["table", "inet", &table], &table)?.finish()?;
-            Ok((listing, Some(now).filter(|now| generation().as_ref() == Ok(now))))
+            Ok((listing, if rule_set()? == now { now } else { None }))
         };
         let (after, seen) = list()?;
         let sweep = after.as_deref().map(|listing| split.sweep(listing)).unwrap_or_default();
         if sweep.is_empty() {
             return Ok((after, seen));
         }
-        self.nft.load(&sweep, "sweep the table", &table)?;
+        match self.nft.load(&sweep, "sweep the table", &table) {
+            // Another program took it meanwhile.
+            Err(sys::Error::Call { errno: Errno::ENOENT, .. }) => {}
+            swept => swept?,
+        }
         list()
     }
 

@@ -180,7 +180,8 @@ impl Split<'_> {
         let table = table_name(self.name);
         let counters: BTreeSet<String> = self.counters().collect();
         let own = self.chains();
-        let mut documents = BTreeMap::from([("chain", String::new()), ("counter", String::new())]);
+        // What names a chain goes before it.
+        let mut documents = ["map", "set", "chain", "counter", ""].map(|kind| (kind, String::new()));
         for line in listing.lines() {
             let mut words = line.strip_prefix('\t').unwrap_or_default().split(' ');
             let (Some(kind), Some(name), Some("{"), None) = (words.next(), words.next(), words.next(), words.next())
@@ -194,10 +195,11 @@ impl Split<'_> {
                 _ => true,
             };
             if !keeps {
-                let _ = writeln!(documents.entry(kind).or_default(), "delete {kind} inet {table} {name}");
+                let at = documents.iter().position(|(own, _)| *own == kind).unwrap_or(documents.len() - 1);
+                let _ = writeln!(documents[at].1, "delete {kind} inet {table} {name}");
             }
         }
-        documents.into_values().collect()
+        documents.into_iter().map(|(_, text)| text).collect()
     }
 
     fn counters(&self) -> impl Iterator<Item = String> {
@@ -450,6 +452,32 @@ pub(crate) fn told(listing: &str) -> Vec<(String, Told)> {
     all
 }
 
+/// Whether a listed table has each chain of a document, with as many rules: what another program took away
+/// between loading and listing is missed.
+pub(crate) fn holds(listing: &str, chains: &str) -> bool {
+    let listed = rules(listing);
+    rules(chains).iter().all(|(chain, count)| listed.get(chain) == Some(count))
+}
+
+/// How many lines each chain has.
+fn rules(text: &str) -> BTreeMap<&str, usize> {
+    let (mut counts, mut chain) = (BTreeMap::new(), None);
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("\t\t") {
+            // A long map goes on with a deeper line.
+            if let Some(chain) = chain.filter(|_| !rest.starts_with(['\t', ' '])) {
+                *counts.entry(chain).or_default() += 1;
+            }
+        } else {
+            chain = line.strip_prefix("\tchain ").map(|name| name.trim_end_matches(" {"));
+            if let Some(chain) = chain {
+                counts.insert(chain, 0);
+            }
+        }
+    }
+    counts
+}
+
 /// The split that a listed table is of, as its first rule says.
 pub(crate) fn split_of(listing: &str) -> Option<&str> {
     listing.lines().find_map(|line| comment(line)?.strip_prefix("split "))
@@ -571,15 +599,22 @@ mod tests {
         let own = split(&gates, &flows);
         let before = split(&[gate(1, Some(0..=4999)), gate(2, Some(5000..=9999))], &flows).chains();
         let listing = format!(
-            "table inet failover_gw {{\n\tset evil {{\n\t}}\n\tcounter g1_new {{\n\t}}\n\tcounter g2_new {{\n\t}}\n{before}}}\n"
+            "table inet failover_gw {{\n\tset evil {{\n\t}}\n\tmap way {{\n\t}}\n\tcounter g1_new {{\n\t}}\n\tcounter g2_new {{\n\t}}\n{before}}}\n"
         );
         assert_eq!(
             own.sweep(&listing),
-            "delete chain inet failover_gw was_2\ndelete chain inet failover_gw from_2\n\
-             delete chain inet failover_gw pick_2\ndelete counter inet failover_gw g2_new\n\
-             delete set inet failover_gw evil\n"
+            "delete map inet failover_gw way\ndelete set inet failover_gw evil\n\
+             delete chain inet failover_gw was_2\ndelete chain inet failover_gw from_2\n\
+             delete chain inet failover_gw pick_2\ndelete counter inet failover_gw g2_new\n"
         );
-        assert_eq!(own.sweep(&format!("table inet failover_gw {{\n{}}}\n", own.chains())), "");
+        let whole = format!("table inet failover_gw {{\n{}}}\n", own.chains());
+        assert_eq!(own.sweep(&whole), "");
+        assert!(holds(&whole, &own.chains()) && !holds("", &own.chains()));
+        let pick = "\t\tnumgen random mod 10000 vmap { 0-9999 : goto pick_1 }\n";
+        assert!(!holds(&whole.replace(pick, ""), &own.chains()));
+        // As nft lists what is long.
+        let wrapped = pick.replace("0-9999", "0-4999 : goto pick_1,\n\t\t\t\t\t\t5000-9999");
+        assert!(holds(&whole.replace(pick, &wrapped), &own.chains()));
         assert!(is_of(&own.chains(), "-") && !is_of(&own.chains(), "voip") && is_of("", "voip"));
     }
 
