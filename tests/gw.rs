@@ -86,6 +86,16 @@ fn a_dead_gateway_s_share_goes_to_the_nearest_and_comes_back() {
     assert_eq!(held["gateways"][1]["status"], "unknown");
     let back = host.run_with(&line, &all("up", "up", "up")).ended(0).one();
     assert_eq!((slots(&back), &back["moved"]), (slots(&well), &json!([])));
+    // Who cannot even be asked forwards nothing; whatever else is the matter is unknown.
+    let error = |reason: &str| {
+        says("192.0.2.2", "unknown")
+            .replace('}', &format!(",\"error\":{{\"code\":5,\"reason\":\"{reason}\",\"message\":\"\"}}}}"))
+    };
+    let rest = says("192.0.2.1", "up") + &says("192.0.2.3", "up");
+    for (reason, status, same) in [("refused", "unknown", &back), ("no-such-interface", "down", &dead)] {
+        let told = host.run_with(&line, &(rest.clone() + &error(reason))).ended(0).one();
+        assert_eq!((slots(&told), &told["gateways"][1]["status"]), (slots(same), &status.into()), "{reason}");
+    }
     // All are dead: nobody has anything. Nobody is known: that is no answer.
     let none = host.run_with(&line, &all("down", "down", "down")).ended(1).one();
     assert_eq!(slots(&none), [Value::Null, Value::Null, Value::Null]);

@@ -387,12 +387,74 @@ fn a_gateway_without_an_interface_is_no_reason_to_stop() {
     let sick = plan(&site, false, &[1.0, 1.0], &[1]);
     assert_eq!(apply(&site, &sick)["gateways"], serde_json::json!(["10.0.2.1"]));
     assert_eq!(apply(&site, &sick)["changed"], false);
+    let named = sick.replacen("\"name\":\"g1\"", "\"dev\":\"eth1\"", 1);
+    apply(&site, &named);
+    assert_eq!(apply(&site, &named)["changed"], false);
     let to = SocketAddr::new(target(false), 7);
     let _mirror = Mirror::start(&site.net, to);
     assert!((0..10).all(|_| way_of(&socket(&site.client, to)) == Some(2)));
     site.host.sh("ip link set eth1 up");
     apply(&site, &plan(&site, false, &[1.0, 1.0], &[]));
     assert!(site.host.sh("ip route show table 7001").contains("via 10.0.1.1"));
+}
+
+/// A gateway that cannot be reached takes nobody along, whatever the plan says: its interface or its network is
+/// gone, or was never there.
+#[test]
+fn who_cannot_be_reached_gives_its_share_away() {
+    let site = Site::own_links(3);
+    let to = SocketAddr::new(target(false), 7);
+    let _mirror = Mirror::start(&site.net, to);
+    let well = plan(&site, false, &[1.0, 1.0, 1.0], &[]);
+    let onto = |dev: &str| well.replacen("\"name\":\"g1\"", &format!("\"dev\":\"{dev}\""), 1);
+    for (damage, undo, input, why) in [
+        ("true", "true", onto("eth7"), "no such interface"),
+        ("ip addr del 10.0.1.2/24 dev eth1", "ip addr add 10.0.1.2/24 dev eth1", well.clone(), "is on no network"),
+        ("ip link set eth1 down", "ip link set eth1 up", well.clone(), "is on no network"),
+        ("ip link set eth1 down", "ip link set eth1 up", onto("eth1"), "its interface eth1 is down"),
+        ("ip link set eth1 name gone", "true", onto("eth1"), "no such interface"),
+    ] {
+        apply(&site, &well);
+        let flows: Vec<UdpSocket> = (0..12).map(|_| socket(&site.client, to)).collect();
+        let ways: Vec<usize> = flows.iter().map(|flow| way_of(flow).unwrap()).collect();
+        site.host.sh(damage);
+        let done = site.host.run_with("gw apply --flush-dead", &input).ended(5);
+        assert!(done.stderr.contains(why) && done.stderr.contains("others have its share"), "{done:?}");
+        let record = done.one();
+        assert_eq!(record["gateways"], serde_json::json!(["10.0.2.1", "10.0.3.1"]), "{damage}");
+        assert_eq!((&record["error"]["reason"], &record["changed"]), (&"no-such-interface".into(), &true.into()));
+        for (flow, way) in flows.iter().zip(ways) {
+            let now = way_of(flow).unwrap_or_else(|| panic!("{damage}: a flow of {way} is silent"));
+            assert!(now != 1 && (way == 1 || now == way), "{damage}: from {way} to {now}");
+        }
+        // It does not try each minute what cannot be done.
+        let again = site.host.run_with("gw apply --flush-dead", &input).ended(5).one();
+        assert_eq!(again["changed"], false, "{damage}");
+        site.host.sh(undo);
+        site.host.sh("conntrack -F 2>/dev/null");
+    }
+    let stands = standing(&site.host);
+    site.host.sh("ip link set gone down; ip link set eth2 down; ip link set eth3 down");
+    let without = standing(&site.host);
+    let none = site.host.run_with("gw apply", &well).ended(5);
+    assert!(none.one().get("gateways").is_none() && stands != without, "{none:?}");
+    assert_eq!(standing(&site.host), without);
+}
+
+/// A stream gives the share back when the address is.
+#[test]
+fn a_stream_follows_who_can_be_reached() {
+    let site = Site::own_links(2);
+    let mut run = site.host.start_fed("gw apply --follow");
+    run.feed(&plan(&site, false, &[1.0, 1.0], &[]));
+    let both = serde_json::json!(["10.0.1.1", "10.0.2.1"]);
+    run.wait_for("both", 5 * SECOND, |record| record["gateways"] == both);
+    site.host.sh("ip addr del 10.0.1.2/24 dev eth1");
+    run.wait_for("one", 5 * SECOND, |record| record["gateways"] == serde_json::json!(["10.0.2.1"]));
+    let told = run.so_far().len();
+    site.host.sh("ip addr add 10.0.1.2/24 dev eth1");
+    eventually("both again", 5 * SECOND, || run.so_far()[told..].iter().any(|record| record["gateways"] == both));
+    assert_eq!(run.complaints().matches("others have its share").count(), 1);
 }
 
 /// A script in the place of nft, which is called by the real one's path as `$nft`.
@@ -469,6 +531,68 @@ fn a_new_namespace_has_nothing() {
         }
     }
     assert!(again > 0, "each of {} had another number", numbers.len());
+}
+
+/// Without room for what is remembered a fail-over is made all the same.
+#[test]
+fn a_full_state_folder_is_no_reason_to_stay_with_the_dead() {
+    let site = Site::one_link(3);
+    let file = |name: &str, text: String| {
+        let path = site.host.folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let well = file("well", plan(&site, false, &[1.0, 1.0], &[]));
+    let sick = file("sick", plan(&site, false, &[1.0, 1.0, 1.0], &[1]));
+    let gw = format!("FAILOVER_NODE=host FAILOVER_STATE_DIR=/mnt {}", support::binary("gw").display());
+    let before = standing(&site.host);
+    let told = site.host.sh(&format!(
+        "unshare -m sh -c 'mount -t tmpfs -o size=1m none /mnt; {gw} apply <{well}; \
+         dd if=/dev/zero of=/mnt/full bs=4k 2>/dev/null; {gw} apply <{sick} 2>&1; echo status $?; \
+         {gw} apply <{sick}; {gw} apply <{well}; {gw} clear' 2>&1"
+    ));
+    assert!(told.contains("status 0") && told.contains("going on without it"), "{told}");
+    assert!(told.contains("[\"192.0.2.2\",\"192.0.2.3\"]") && told.contains("\"changed\":false"), "{told}");
+    assert_eq!(standing(&site.host), before, "{told}");
+}
+
+/// Flows keep their gateway because it keeps its number; a plan with others would give them away.
+#[test]
+fn a_number_that_stands_is_not_given_away() {
+    let site = Site::own_links(3);
+    let well = plan(&site, false, &[1.0, 1.0, 1.0], &[]);
+    apply(&site, &well);
+    let stands = standing(&site.host);
+    let up = |n: usize| format!("{{\"subject\":\"10.0.{n}.1\",\"status\":\"up\"}}\n");
+    let turned = site
+        .host
+        .run_with("gw split --gateway 10.0.3.1 --gateway 10.0.2.1 --gateway 10.0.1.1", &(up(1) + &up(2) + &up(3)));
+    let masked = plan_with(&site, false, &[1.0, 1.0, 1.0], &[], "--mark-mask 0xff000000");
+    let six = plan(&site, true, &[1.0, 1.0, 1.0], &[]);
+    for (input, why) in
+        [(turned.stdout.as_str(), "give gw split --state"), (&masked, "gw clear"), (&six, "one family each")]
+    {
+        let refused = site.host.run_with("gw apply", input).ended(1);
+        assert!(refused.stderr.contains(why) && refused.stderr.lines().count() == 1, "{refused:?}");
+        assert_eq!(refused.one()["error"]["reason"], "conflict");
+        assert_eq!(standing(&site.host), stands);
+        // After it was taken away, or a boot, nothing is in its way.
+        site.host.run("gw clear").ended(0);
+        assert_eq!(apply(&site, input)["changed"], true);
+        site.host.run("gw clear").ended(0);
+        apply(&site, &well);
+        assert_eq!(standing(&site.host), stands);
+    }
+    // A number that nobody of the plan has any more is free.
+    let one = plan(&site, false, &[1.0], &[]);
+    apply(&site, &one);
+    apply(&site, &one.replace("10.0.1.1", "10.0.2.1"));
+    // Two long names with one table.
+    site.host.run("gw clear").ended(0);
+    let long = "a".repeat(34);
+    apply(&site, &plan_with(&site, false, &[1.0], &[], &format!("--name {long}-x")));
+    let refused = site.host.run_with("gw apply", &plan_with(&site, false, &[1.0], &[], &format!("--name {long}_x")));
+    assert!(refused.ended(1).stderr.contains("give it another name"));
 }
 
 /// Known-faults 19: a full disk is told, a reader that left is no failure.
@@ -916,9 +1040,13 @@ fn a_plan_that_is_none_changes_nothing() {
         ("nonsense\n".to_owned(), 6, "line 1 is malformed"),
         (well.replace("[0,4999]", "[0,4000]"), 6, "do not begin where others end"),
         (well.replace("7001", "254"), 6, "has the table 254"),
-        (well.replace("192.0.2.1", "192.0.2.200"), 5, "is on no network of this host"),
-        (well.replace("192.0.2.1", "203.0.113.7"), 5, "is on no network of this host"),
-        (well.replace("\"name\":\"g1\"", "\"dev\":\"eth7\""), 5, "no such interface"),
+        (
+            well.replace("192.0.2.1", "203.0.113.7").replace("192.0.2.2", "192.0.2.200"),
+            5,
+            "is on no network of this host",
+        ),
+        (well.replace("\"name\":\"g", "\"dev\":\"eth7"), 5, "no such interface"),
+        (well.replace("\"subject\":\"-\"", "\"subject\":\"a\\\"b\""), 6, "a character that nft cannot keep"),
         (plan(&site, false, &[1.0, 1.0], &[1, 2]), 1, "what stands goes on"),
         (
             well.replace("\"v\":1", "\"v\":1,\"received_ms\":1.0,\"valid_for_ms\":1.0")

@@ -99,6 +99,16 @@ fn to_nearest(all: &[Candidate], home: &[u32], tier: u32) -> Vec<u32> {
     counts
 }
 
+/// Cuts the range of a plan anew where some of its gateways turn out not to serve: by how many slots each has in
+/// it and whether it serves. Their pieces go to the nearest of those that have some, or else of the others; no
+/// slot of one that serves moves. `None` where nobody serves.
+pub(crate) fn recut_to_nearest(pieces: &[(u32, bool)]) -> Option<Vec<Option<RangeInclusive<u32>>>> {
+    let home: Vec<u32> = pieces.iter().map(|(count, _)| *count).collect();
+    let takes = |(count, alive): &(u32, bool)| Candidate { weight: f64::from(*count), tier: 1, alive: *alive };
+    let all: Vec<Candidate> = pieces.iter().map(takes).collect();
+    all.iter().any(|one| one.alive).then(|| lay_out(&to_nearest(&all, &home, 1)))
+}
+
 /// Slots in proportion to weights, by largest remainder; of equal remainders the earlier first.
 fn apportion(weights: &[f64]) -> Vec<u32> {
     apportion_of(weights, SLOTS)
@@ -254,6 +264,19 @@ mod tests {
         let plan = split(&[down(1.0), down(0.0)], Redistribute::Nearest);
         assert_eq!((plan.ranges, plan.moved), (vec![None, None], Vec::new()));
         assert_eq!(split(&[], Redistribute::Proportional), Split::default());
+    }
+
+    #[test]
+    fn who_turns_out_not_to_serve_gives_its_piece_to_the_nearest() {
+        let recut = |pieces: &[(u32, bool)]| recut_to_nearest(pieces);
+        assert_eq!(
+            recut(&[(3000, true), (3000, false), (0, true), (4000, true)]),
+            Some(vec![Some(0..=5999), None, None, Some(6000..=9999)])
+        );
+        // Without any other a spare serves, and of two the nearest.
+        assert_eq!(recut(&[(0, true), (0, false), (10, false)]), Some(vec![Some(0..=9), None, None]));
+        assert_eq!(recut(&[(0, false), (10, false)]), None);
+        assert_eq!(recut(&[]), None);
     }
 
     #[test]

@@ -98,6 +98,18 @@ pub(crate) struct Remembered {
     pub(crate) up: BTreeMap<String, bool>,
 }
 
+/// The word of why a record's item failed.
+///
+/// # Errors
+/// Its `error` is none.
+pub(crate) fn reason(line: &Line<'_>) -> Result<Option<String>, String> {
+    #[derive(Deserialize)]
+    struct Error {
+        reason: Option<String>,
+    }
+    Ok(line.get::<Error>("error")?.and_then(|error| error.reason))
+}
+
 /// Sets one property of a gateway: `weight=0.5`.
 ///
 /// # Errors

@@ -23,11 +23,15 @@ pub(crate) struct Plan {
     pub(crate) boot_id: Option<String>,
 }
 
+/// In octets.
+const LONGEST_NAME: usize = 100;
+
 /// A gateway of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Planned {
     pub(crate) gateway: Gateway,
     pub(crate) is_down: bool,
+    pub(crate) is_up: bool,
     pub(crate) share: f64,
     /// `None`: it gets no new flows.
     pub(crate) slots: Option<RangeInclusive<u32>>,
@@ -98,6 +102,12 @@ pub(crate) fn read_plan(line: &Line<'_>, me: &str) -> Result<Option<Plan>, Strin
         _ => None,
     };
     let name = line.get::<String>("subject")?.unwrap_or_else(|| "-".to_owned());
+    // It stands whole in its table, or two could not be told apart.
+    if name.is_empty() || name.len() > LONGEST_NAME || name.chars().any(|c| c == '"' || c == '\\' || c.is_control()) {
+        return Err(format!(
+            "its name is empty, has more than {LONGEST_NAME} octets, or a character that nft cannot keep"
+        ));
+    }
     Ok(Some(Plan { name, ipv6, marks, slots, gateways, until_ms, boot_id: line.get("boot_id")? }))
 }
 
@@ -133,7 +143,8 @@ fn planned(piece: &Piece, marks: Marks) -> Result<Planned, String> {
         Some([first, last]) if first > last => return Err(format!("{subject} has the slots {first} to {last}")),
         slots => slots.map(|[first, last]| first..=last),
     };
-    Ok(Planned { gateway, is_down: piece.status == "down", share: piece.share, slots, number })
+    let (is_down, is_up) = (piece.status == "down", piece.status == "up");
+    Ok(Planned { gateway, is_down, is_up, share: piece.share, slots, number })
 }
 
 /// Whether the pieces are the whole range, or nobody has one.
@@ -351,6 +362,8 @@ mod tests {
             ("192.0.2.3", "fe80::2%a\\\" drop", "not the name"),
             ("0x00ff0000\",\"gate", "0x00f0f000\",\"gate", "not neighbours"),
             ("0.7", "1.7", "has the share"),
+            ("\"subject\":\"-\"", "\"subject\":\"a\\nb\"", "its name"),
+            ("\"subject\":\"-\"", &format!("\"subject\":\"{}\"", "a".repeat(101)), "its name"),
         ] {
             let text = PLAN.replacen(from, to, 1);
             assert!(text != PLAN, "{from}");

@@ -160,8 +160,8 @@ fn once(mut kernel: Kernel, how: &How, deadline: Deadline, process: &mut Process
         let done = expired(plan).map_or(Ok(()), Err).and_then(|()| kernel.carry_out(plan, how, process, deadline));
         match done {
             Ok(done) => {
-                if done.exit == Exit::No {
-                    process.complain(&unserved(plan));
+                if let Some(why) = complaint(plan, &done) {
+                    process.complain(&why);
                 }
                 process.out.record(&done.head, &done.applied)?;
                 exit = exit.and(done.exit);
@@ -186,8 +186,13 @@ fn expired(plan: &Plan) -> Option<Failure> {
     })
 }
 
-fn unserved(plan: &Plan) -> String {
-    format!("no gateway has a share in the plan {}: what stands goes on", plan.name)
+/// What a person should know of a plan that was taken.
+fn complaint(plan: &Plan, done: &Done) -> Option<String> {
+    match &done.missing {
+        Some(failure) => Some(format!("{}; others have its share", failure.sentence)),
+        None => (done.exit == Exit::No)
+            .then(|| format!("no gateway has a share in the plan {}: what stands goes on", plan.name)),
+    }
 }
 
 fn failed(plan: &Plan, failure: &Failure, how: &How) -> Head {
@@ -289,8 +294,8 @@ impl Following<'_> {
     fn is_disturbed(&mut self) -> Result<bool, Failure> {
         let routes = self.routes.changes()?.into_iter().any(|change| match change {
             Change::Route { route, .. } => (TABLES + 1..=TABLES + Marks::PROBES).contains(&route.table),
-            Change::Link { .. } | Change::Overrun => true,
-            Change::Address { .. } => false,
+            // By which a gateway may be reached, or no longer.
+            Change::Link { .. } | Change::Address { .. } | Change::Overrun => true,
         });
         let heard = self.rules.heard()?;
         let rules = self.plans.keys().any(|name| changed_by_others(&heard, &table_name(name), None));
@@ -301,18 +306,17 @@ impl Following<'_> {
         for plan in self.plans.values() {
             match self.kernel.carry_out(plan, self.how, process, Deadline::after(STEP)) {
                 Ok(done) => {
-                    let Done { head, applied, exit } = done;
-                    let why = (exit == Exit::No).then(|| unserved(plan));
-                    if let Some(why) = why {
-                        if self.told.insert(plan.name.clone(), why.clone()).as_ref() != Some(&why) {
-                            process.complain(&why);
-                            pump.stream.record(head, &applied)?;
-                        }
-                        continue;
+                    let why = complaint(plan, &done);
+                    let is_news = why.is_some() && self.told.get(&plan.name) != why.as_ref();
+                    if let Some(why) = why.as_ref().filter(|_| is_news) {
+                        process.complain(why);
                     }
-                    self.told.remove(&plan.name);
-                    if head.changed == Some(true) {
-                        pump.stream.record(head, &applied)?;
+                    match why {
+                        Some(why) => self.told.insert(plan.name.clone(), why),
+                        None => self.told.remove(&plan.name),
+                    };
+                    if is_news || done.head.changed == Some(true) {
+                        pump.stream.record(done.head, &done.applied)?;
                     }
                 }
                 // Tried again with the next plan or change.

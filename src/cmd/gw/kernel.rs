@@ -4,6 +4,7 @@ use super::flush::flush;
 use crate::cli::args::Changing;
 use crate::cli::{Exit, Failure, Process, Reason};
 use crate::cmd::memory::Memory;
+use crate::decide::gw::{len, recut_to_nearest};
 use crate::decide::gw_rules::{self, conflict, is_of_gateways, of_gateway};
 use crate::decide::route::{by_gateway, difference};
 use crate::record::gw_apply::{Applied, Loaded, Plan, Planned};
@@ -49,6 +50,8 @@ pub(super) struct Done {
     pub(super) head: Head,
     pub(super) applied: Applied,
     pub(super) exit: Exit,
+    /// What the plan has and this host has not: others serve for it.
+    pub(super) missing: Option<Failure>,
 }
 
 /// The ways to the kernel.
@@ -62,8 +65,8 @@ pub(super) struct Kernel {
 struct Way {
     gate: Gate,
     via: IpAddr,
-    /// The interface, and whether the gateway is on no network of it; `None` while it cannot be reached.
-    hop: Option<(u32, bool)>,
+    /// The interface, and whether the gateway is on no network of it; why not while it cannot be reached.
+    hop: Result<(u32, bool), Failure>,
 }
 
 /// What is to be done about routes and rules.
@@ -82,9 +85,11 @@ struct Changes {
 
 impl Changes {
     fn is_empty(&self) -> bool {
-        let routes = [&self.routes_new, &self.routes_old, &self.routes_gone];
-        let rules = [&self.rules_new, &self.rules_gone];
-        routes.iter().all(|routes| routes.is_empty()) && rules.iter().all(|rules| rules.is_empty())
+        self.routes_new.is_empty() && self.rules_new.is_empty() && !self.takes_away()
+    }
+
+    fn takes_away(&self) -> bool {
+        !(self.routes_old.is_empty() && self.routes_gone.is_empty() && self.rules_gone.is_empty())
     }
 }
 
@@ -148,13 +153,14 @@ impl Kernel {
         head.changed = Some(false);
         let mut applied = Applied { by: how.by.as_str(), gateways: plan.served(), flushed: 0, removed: Vec::new() };
         if applied.gateways.is_empty() {
-            return Ok(Done { head, applied, exit: Exit::No });
+            return Ok(Done { head, applied, exit: Exit::No, missing: None });
         }
-        let memory = memory(&plan.name, process);
+        // What cannot be remembered is judged by the kernel, and no reason to leave flows with the dead.
+        let memory = memory(&plan.name, process).of_stream(process);
         let kept: Option<Loaded> = memory.read(process, Ok)?;
         let table = table_name(&plan.name);
         let now = rule_set()?;
-        let (before, seen, ways) = match &kept {
+        let (before, seen, mut ways) = match &kept {
             // Nobody has changed any rule since.
             Some(kept) if now.is_some() && kept.rule_set == now && !kept.listing.is_empty() => {
                 (Some(kept.listing.clone()), now, self.ways(plan, Some(kept), how.changing.dry_run)?)
@@ -174,7 +180,16 @@ impl Kernel {
                 plan.name
             )));
         }
+        if let Some(told) = before.as_deref() {
+            check_numbers(plan, told)?;
+        }
+        let missing = recut(plan, &mut ways)?;
         let gates: Vec<Gate> = ways.iter().map(|way| way.gate.clone()).collect();
+        if let Some(failure) = &missing {
+            head.error = Some(failure.body());
+            applied.gateways =
+                gates.iter().filter(|gate| gate.slots.is_some()).map(|gate| gate.subject.clone()).collect();
+        }
         let split = Split {
             name: &plan.name,
             ipv6: plan.ipv6,
@@ -190,10 +205,14 @@ impl Kernel {
             let is_there = before.as_ref() == Some(&kept.listing) && gateway::holds(&kept.listing, &chains);
             is_there && kept.chains == chains && kept.mark_mask == plan.marks.to_string()
         });
-        let changes = self.changes(plan, &ways, kept.as_ref(), stands)?;
+        let changes = self.changes(plan, &ways, (kept.as_ref(), before.as_deref()), stands)?;
         let flushes: Vec<u32> = if how.flush_dead {
-            let dead = plan.gateways.iter().filter(|planned| planned.is_down && planned.slots.is_none());
-            dead.map(|planned| planned.number).chain(changes.left.iter().copied()).collect()
+            let is_dead = |(planned, way): &(&Planned, &Way)| match planned.slots {
+                Some(_) => way.hop.is_err(),
+                None => planned.is_down && way.gate.slots.is_none(),
+            };
+            let dead = plan.gateways.iter().zip(&ways).filter(is_dead);
+            dead.map(|(planned, _)| planned.number).chain(changes.left.iter().copied()).collect()
         } else {
             Vec::new()
         };
@@ -203,12 +222,13 @@ impl Kernel {
             head.actions = self.actions(plan, &changes, &format!("{document}{sweep}"), &flushes);
         }
         head.changed = Some(!stands || !changes.is_empty());
+        let exit = missing.as_ref().map_or(Exit::Yes, |failure| failure.exit);
         if how.changing.dry_run {
-            return Ok(Done { head, applied, exit: Exit::Yes });
+            return Ok(Done { head, applied, exit, missing });
         }
         let acts = !stands || !changes.is_empty();
         let was_of = kept.as_ref().and_then(|kept| kept.rule_set);
-        let was: BTreeSet<u32> = kept.iter().flat_map(|kept| kept.numbers.iter().copied()).collect();
+        let was: BTreeSet<u32> = known_numbers(kept.as_ref(), before.as_deref()).unwrap_or_default();
         let since = kept.filter(|_| before.is_some()).map(|kept| (kept.since_us, kept.since_ms));
         let since = since.unwrap_or_else(|| (clock::wall().unix_us, clock::boot().as_ms()));
         let mut loaded = Loaded::new(plan, since);
@@ -217,12 +237,12 @@ impl Kernel {
             loaded.numbers.extend(&was);
             memory.write(&loaded)?;
         }
-        self.add(&changes, &ways)?;
+        let added = self.add(&changes, &ways)?;
         let (after, seen) =
             if stands { (before.clone(), seen) } else { self.load(&split, &document, before.as_deref())? };
         applied.removed = self.remove(&changes)?;
         applied.flushed = flush(plan.ipv6, plan.marks, &flushes)?;
-        head.changed = Some(before != after || !changes.is_empty() || applied.flushed > 0);
+        head.changed = Some(before != after || added || changes.takes_away() || applied.flushed > 0);
         if acts || was_of != seen {
             loaded.numbers = plan.numbers();
             (loaded.chains, loaded.listing) = (chains, after.clone().unwrap_or_default());
@@ -230,7 +250,7 @@ impl Kernel {
             loaded.rule_set = seen;
             memory.write(&loaded)?;
         }
-        Ok(Done { head, applied, exit: Exit::Yes })
+        Ok(Done { head, applied, exit, missing })
     }
 
     /// Finds the way to each gateway, and the MAC that its packets come from.
@@ -241,13 +261,9 @@ impl Kernel {
         let mut silent = Vec::new();
         for planned in &plan.gateways {
             let (subject, via) = (planned.subject(), planned.gateway.addr);
-            let hop = match self.hop(planned)? {
-                Ok(hop) => Some(hop),
-                // Whatever is the matter with it, the others serve.
-                Err(_) if planned.slots.is_none() => None,
-                Err(failure) => return Err(failure),
-            };
-            let link = hop.and_then(|(ifindex, _)| self.links.iter().find(|link| link.index == ifindex));
+            let hop = self.hop(planned)?;
+            let ifindex = hop.as_ref().map(|(ifindex, _)| *ifindex).ok();
+            let link = self.links.iter().find(|link| Some(link.index) == ifindex);
             if let Some(link) = link.filter(|link| link.name.contains(['"', '\\', '*'])) {
                 return Err(Failure::input(format!(
                     "cannot send by {subject}: nft takes no interface of the name '{}' (see: ip link set ... name)",
@@ -313,12 +329,22 @@ impl Kernel {
         let Some(link) = self.links.iter().find(|link| link.is_called(dev)) else {
             return Ok(Err(sys::Error::no_interface(format!("send by {subject} on"), dev.clone()).into()));
         };
+        if !link.up {
+            let why = format!("cannot send by {subject}: its interface {dev} is down (see: ip link set {dev} up)");
+            return Ok(Err(Failure::new(Exit::Missing, Reason::NoSuchInterface, why)));
+        }
         let is_link_local = matches!(addr, IpAddr::V6(addr) if addr.is_unicast_link_local());
         Ok(Ok((link.index, !is_link_local && on_link != Some(link.index))))
     }
 
     /// What is to be done about routes and rules, or what is in the way of it.
-    fn changes(&mut self, plan: &Plan, ways: &[Way], kept: Option<&Loaded>, stands: bool) -> Result<Changes, Failure> {
+    fn changes(
+        &mut self,
+        plan: &Plan,
+        ways: &[Way],
+        (kept, before): (Option<&Loaded>, Option<&str>),
+        stands: bool,
+    ) -> Result<Changes, Failure> {
         let (ipv6, marks) = (plan.ipv6, plan.marks);
         let standing = self.netlink.rules(ipv6)?;
         if let Some(rule) = conflict(&standing, marks) {
@@ -338,7 +364,7 @@ impl Kernel {
                     way.gate.subject
                 )));
             }
-            if let Some((ifindex, onlink)) = way.hop {
+            if let Ok((ifindex, onlink)) = way.hop {
                 let wanted = by_gateway(way.via, ifindex, onlink, table);
                 let (old, new) = difference(&routes, &[wanted]);
                 changes.routes_old.extend(old);
@@ -354,12 +380,13 @@ impl Kernel {
         let (new, mut gone) = gw_rules::difference(&mine, &wanted);
         changes.rules_new = new;
         // Without a memory whatever nobody else has is what a killed run left.
-        let was: BTreeSet<u32> = match kept {
-            Some(kept) => kept.numbers.clone(),
-            None => (1..=marks.most_gateways()).collect(),
-        };
+        let known = known_numbers(kept, before);
         let mut left: Vec<Rule> = rest;
-        left.retain(|rule| kept.is_none() || gw_rules::number(rule).is_some_and(|number| was.contains(&number)));
+        left.retain(|rule| {
+            let is_known = |was: &BTreeSet<u32>| gw_rules::number(rule).is_some_and(|number| was.contains(&number));
+            known.as_ref().is_none_or(is_known)
+        });
+        let was = known.unwrap_or_else(|| (1..=marks.most_gateways()).collect());
         for number in was.difference(&own) {
             let table = marks.table(marks.gateway(*number));
             changes.routes_gone.extend(self.netlink.routes(ipv6, table, Some(OUR_PROTO))?);
@@ -414,8 +441,9 @@ impl Kernel {
         Ok(others.into_iter().map(|(_, told)| told).collect())
     }
 
-    /// Routes, then rules: what is marked has a way from the first packet on.
-    fn add(&mut self, changes: &Changes, ways: &[Way]) -> Result<(), Failure> {
+    /// Routes, then rules: what is marked has a way from the first packet on. Says whether anything was added.
+    fn add(&mut self, changes: &Changes, ways: &[Way]) -> Result<bool, Failure> {
+        let mut added = false;
         let old = changes.routes_old.iter().cloned().map(RouteRequest::Delete);
         let requests: Vec<RouteRequest> =
             old.chain(changes.routes_new.iter().cloned().map(RouteRequest::Add)).collect();
@@ -427,7 +455,7 @@ impl Kernel {
                 Err(refusal) if serves && refusal.errno != Errno::EEXIST => {
                     return Err(refused(&refusal, "add the route", self.route_text(route)));
                 }
-                _ => {}
+                outcome => added |= outcome.is_ok(),
             }
         }
         let requests: Vec<RuleRequest> = changes.rules_new.iter().cloned().map(RuleRequest::Add).collect();
@@ -436,10 +464,10 @@ impl Kernel {
                 Err(refusal) if refusal.errno != Errno::EEXIST => {
                     return Err(refused(&refusal, "add the rule", rule.to_string()));
                 }
-                _ => {}
+                outcome => added |= outcome.is_ok(),
             }
         }
-        Ok(())
+        Ok(added)
     }
 
     /// Loads the table, and again where another program takes it away before it is read back, or where nft did
@@ -561,6 +589,66 @@ impl Kernel {
         }));
         actions
     }
+}
+
+/// Gives the share of gateways that cannot be reached to the others; says what is the matter with the first.
+///
+/// # Errors
+/// There is no other.
+fn recut(plan: &Plan, ways: &mut [Way]) -> Result<Option<Failure>, Failure> {
+    let failed = |way: &Way| way.hop.as_ref().err().filter(|_| way.gate.slots.is_some()).cloned();
+    let Some(failure) = ways.iter().find_map(failed) else { return Ok(None) };
+    let pieces: Vec<(u32, bool)> = ways
+        .iter()
+        .zip(&plan.gateways)
+        .map(|(way, planned)| {
+            (len(planned.slots.as_ref()), way.hop.is_ok() && (planned.is_up || planned.slots.is_some()))
+        })
+        .collect();
+    let Some(ranges) = recut_to_nearest(&pieces) else { return Err(failure) };
+    for (way, range) in ways.iter_mut().zip(ranges) {
+        way.gate.share = f64::from(len(range.as_ref())) / f64::from(plan.slots);
+        way.gate.slots = range;
+    }
+    Ok(Some(failure))
+}
+
+/// # Errors
+/// A gateway stands in the split's table with another number than in the plan, so that its connections would
+/// leave by another; or the table is of the other family.
+fn check_numbers(plan: &Plan, listing: &str) -> Result<(), Failure> {
+    let name = &plan.name;
+    for (table, told) in gateway::told(listing) {
+        if told.is_ipv6() != plan.ipv6 {
+            let (stands, wanted) = if plan.ipv6 { ("IPv4", "IPv6") } else { ("IPv6", "IPv4") };
+            return Err(conflicts(format!(
+                "cannot split {wanted} flows by the plan {name}: its table {table} splits those of {stands} (one family each: give gw split another --name)"
+            )));
+        }
+        let Some(planned) = plan.gateways.iter().find(|planned| planned.subject() == told.subject) else { continue };
+        let mend =
+            "its connections would leave by another: give gw split --state, or take the split away with gw clear";
+        if told.marks != plan.marks {
+            return Err(conflicts(format!(
+                "cannot mark packets of {} in {}: they are marked in {} now ({mend})",
+                told.subject, plan.marks, told.marks
+            )));
+        }
+        if told.number != planned.number {
+            return Err(conflicts(format!(
+                "cannot give {} the number {}: it has {} now ({mend})",
+                told.subject, planned.number, told.number
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The numbers of gateways that there may be rules or routes for, by memory and the table; `None` where nothing
+/// is remembered, and whatever nobody else has is what a killed run left.
+fn known_numbers(kept: Option<&Loaded>, before: Option<&str>) -> Option<BTreeSet<u32>> {
+    let told = before.map(gateway::told).unwrap_or_default();
+    kept.map(|kept| kept.numbers.iter().copied().chain(told.iter().map(|(_, told)| told.number)).collect())
 }
 
 pub(super) fn rule_text(rule: &Rule) -> String {

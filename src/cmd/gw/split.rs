@@ -3,13 +3,13 @@
 use super::{Gateways, MOST};
 use crate::cli::args::{self, flags};
 use crate::cli::stream::Stream;
-use crate::cli::{Exit, Failure, Process, Verb};
+use crate::cli::{Exit, Failure, Process, Reason, Verb};
 use crate::cmd::decider::{self, Concluded, Decider, Deciding, Step};
 use crate::cmd::memory::Memory;
 use crate::cmd::verdicts::Verdicts;
 use crate::decide::gw::{self, Candidate, Redistribute, SLOTS};
 use crate::record::Head;
-use crate::record::gw::{Moved, Piece, Remembered, SPLIT_COLUMNS, SPLIT_SCHEMA, Split, read_object};
+use crate::record::gw::{Moved, Piece, Remembered, SPLIT_COLUMNS, SPLIT_SCHEMA, Split, read_object, reason};
 use crate::record::health::verdict;
 use crate::record::line::Line;
 use crate::sys::clock;
@@ -211,7 +211,7 @@ impl<'a> Splitter<'a> {
 impl Decider for Splitter<'_> {
     fn take(&mut self, text: &str, now: Tick) -> Result<bool, String> {
         let line = Line::parse(text)?;
-        let Some(said) = verdict(&line, self.verdicts.node())? else { return Ok(false) };
+        let Some(mut said) = verdict(&line, self.verdicts.node())? else { return Ok(false) };
         if self.learns && line.get::<String>("kind")?.as_deref() == Some("gw.probe") {
             let gateway = read_object(&line)?;
             match self.gateways.iter().position(|known| known.subject() == gateway.subject()) {
@@ -222,6 +222,10 @@ impl Decider for Splitter<'_> {
         }
         if !self.gateways.iter().any(|gateway| gateway.subject() == said.subject) {
             return Ok(false);
+        }
+        // Whoever cannot even be asked forwards nothing.
+        if said.status == Status::Unknown && reason(&line)?.as_deref() == Some(Reason::NoSuchInterface.slug()) {
+            said.status = Status::Down;
         }
         self.verdicts.take(&said.subject, &said, now)
     }

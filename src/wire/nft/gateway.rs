@@ -239,7 +239,7 @@ impl Split<'_> {
         let zero = "0x00000000";
         text += "\tchain prerouting {\n";
         let _ = writeln!(text, "\t\ttype filter hook prerouting priority {priority}; policy accept;");
-        let _ = writeln!(text, "\t\tmeta nfproto != {family} return comment \"split {}\"", cut(self.name));
+        let _ = writeln!(text, "\t\tmeta nfproto != {family} return comment \"split {}\"", self.name);
         text += "\t\tiifname \"lo\" return\n";
         // Another split has it, or a program that knows our marks.
         let _ = writeln!(text, "\t\tmeta mark & {mask:#010x} != {zero} return");
@@ -376,11 +376,6 @@ fn joined(items: impl Iterator<Item = String>) -> String {
     items.collect::<Vec<_>>().join(", ")
 }
 
-/// A split's name as it can stand in a comment.
-fn cut(name: &str) -> String {
-    name.chars().map(|c| if c == '"' || c == '\\' || c.is_control() { '_' } else { c }).take(30).collect()
-}
-
 /// What a table tells of one of its gateways.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Told {
@@ -489,7 +484,7 @@ fn comment(line: &str) -> Option<&str> {
 
 /// Whether the table of another split than `name` has got this one's name.
 pub(crate) fn is_of(listing: &str, name: &str) -> bool {
-    split_of(listing).is_none_or(|own| own == cut(name))
+    split_of(listing).is_none_or(|own| own == name)
 }
 
 #[cfg(test)]
