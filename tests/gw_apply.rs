@@ -1000,6 +1000,22 @@ fn what_is_in_the_way_is_refused() {
             "nft delete table inet m",
             "chain c of the table inet m",
         ),
+        (
+            "nft 'add table ip m; add chain ip m c { type filter hook forward priority 0; }; add rule ip m c udp dport 9 ct mark set 0'",
+            "nft delete table ip m",
+            "'udp dport 9 ct mark set 0x00000000' in the chain c of the table ip m",
+        ),
+        (
+            "iptables-nft -t mangle -A PREROUTING -p udp -j MARK --set-mark 1",
+            "nft delete table ip mangle",
+            "in the chain PREROUTING of the table ip mangle",
+        ),
+        (
+            "nft 'add table inet m; add chain inet m far; add rule inet m far ct mark set meta mark; \
+             add chain inet m c { type filter hook prerouting priority -160; }; add rule inet m c udp dport 9 jump far'",
+            "nft delete table inet m",
+            "'ct mark set meta mark' in the chain far of the table inet m",
+        ),
         ("ip route add default via 192.0.2.77 table 7002", "ip route flush table 7002", "table 7002"),
     ] {
         site.host.sh(foreign);

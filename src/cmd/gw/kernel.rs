@@ -412,7 +412,7 @@ impl Kernel {
         let rule_set = self.nft.rule_set()?.unwrap_or_default();
         if let Some(rule) = marks::overlap(&rule_set, plan.marks) {
             return Err(conflicts(format!(
-                "cannot mark packets in {}: {rule} takes these bits (see: nft list ruleset; give gw split another --mark-mask)",
+                "cannot mark packets in {}: {rule} takes these bits (see: nft list ruleset; have it keep the bits of others, or give gw split another --mark-mask)",
                 plan.marks
             )));
         }
