@@ -309,6 +309,12 @@ fn what_comes_in_by_a_gateway_is_answered_by_it() {
             assert!(call(&site.net, &format!("198.51.100.2:{port}"), b"more"), "port {port}");
         }
     }
+    // Where packets are dropped that come in by another way than the main table's.
+    site.host.sh("sysctl -qw net.ipv4.conf.all.src_valid_mark=1 net.ipv4.conf.all.rp_filter=1 \
+                  net.ipv4.conf.eth1.rp_filter=1 net.ipv4.conf.eth2.rp_filter=1");
+    for port in [80, 81] {
+        assert!(call(&site.net, &format!("198.51.100.2:{port}"), b"more"), "port {port}");
+    }
     // Nothing of it was drawn for, and all of it was counted.
     let reports = site.host.run("gw report").ended(0).records();
     assert_eq!((&reports[0]["connections"], &reports[1]["connections"]), (&0.into(), &0.into()));
@@ -319,6 +325,34 @@ fn what_comes_in_by_a_gateway_is_answered_by_it() {
     for (server, port) in servers.into_iter().zip([80, 81]) {
         assert!(call(&site.net, &format!("198.51.100.2:{port}"), b"end!"));
         server.join().unwrap();
+    }
+}
+
+/// Whoever is behind a gateway and uses this host as its router is not sent back there.
+#[test]
+fn what_only_passes_leaves_as_without_a_split() {
+    let site = Site::own_links(2);
+    site.host.sh("ip route add default via 10.0.1.1; ip route add 172.20.0.2 via 10.0.2.1");
+    site.gateways[0].sh("ip route add 172.20.0.2 via 10.0.1.2");
+    site.gateways[1].sh("ip addr add 172.20.0.2/32 dev lo; ip rule add from 172.20.0.2 table 99; \
+                         ip route add default via 10.0.2.2 table 99");
+    let to = SocketAddr::new(target(false), 7);
+    let _mirror = Mirror::start(&site.net, to);
+    let behind = || {
+        let socket = site.gateways[1].inside(move || {
+            let socket = UdpSocket::bind("172.20.0.2:0").unwrap();
+            socket.connect(to).unwrap();
+            socket
+        });
+        let socket = socket.join().unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        socket
+    };
+    assert_eq!(way_of(&behind()), Some(1));
+    apply(&site, &plan(&site, false, &[1.0, 1.0], &[]));
+    for _ in 0..5 {
+        let flow = behind();
+        assert_eq!((way_of(&flow), way_of(&flow)), (Some(1), Some(1)));
     }
 }
 

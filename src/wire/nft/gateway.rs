@@ -243,6 +243,7 @@ impl Split<'_> {
         text += "\t\tiifname \"lo\" return\n";
         // Another split has it, or a program that knows our marks.
         let _ = writeln!(text, "\t\tmeta mark & {mask:#010x} != {zero} return");
+        self.senders(&format!("ct direction original ct mark & {mask:#010x} != {zero} "), "came", &mut text);
         let first = std::iter::once(format!("{zero} : goto arrives"));
         let _ = writeln!(text, "\t\tct mark & {mask:#010x} vmap {{ {} }}", joined(first.chain(known())));
         // Answers to probes, so that they pass a reverse path filter that looks at marks.
@@ -276,8 +277,18 @@ impl Split<'_> {
             let _ = writeln!(text, "\t\tiifname \"{dev}\"{from} counter name \"g{number}_received\" return");
         }
         let _ = writeln!(text, "\t\tcounter name \"g{number}_sent\"\n\t}}");
+        // What others send from behind it may leave by any way but back, as it would without a split. The rest needs
+        // the mark for a reverse path filter that looks at marks.
+        let _ = writeln!(text, "\tchain came_{number} {{");
+        let devs: BTreeSet<&str> =
+            self.gates.iter().filter_map(|gate| Some(gate.origin.as_ref()?.dev.as_str())).collect();
+        if !devs.is_empty() {
+            let devs = joined(devs.iter().map(|dev| format!("\"{dev}\"")));
+            let _ = writeln!(text, "\t\tfib daddr oifname {{ {devs} }} counter name \"g{number}_received\" return");
+        }
+        let _ = writeln!(text, "\t\tgoto was_{number}\n\t}}");
         // Both are there whatever the plan: one that was dead would come back at another place in the table.
-        let _ = writeln!(text, "\tchain from_{number} {{\n\t\t{} goto was_{number}\n\t}}", set("ct"));
+        let _ = writeln!(text, "\tchain from_{number} {{\n\t\t{} goto came_{number}\n\t}}", set("ct"));
         let _ = writeln!(
             text,
             "\tchain pick_{number} {{\n\t\t{} counter name \"g{number}_new\" goto was_{number}\n\t}}",
@@ -325,23 +336,28 @@ impl Split<'_> {
     /// What comes in by a gateway is answered by it; the rest is new.
     fn chain_arrives(&self, text: &mut String) {
         text.push_str("\tchain arrives {\n");
+        self.senders("", "from", text);
+        text.push_str("\t\tgoto new\n\t}\n");
+    }
+
+    /// Sends what comes from a gateway itself to its chain.
+    fn senders(&self, condition: &str, chain: &str, text: &mut String) {
         let (mut seen, mut macs) = (BTreeSet::new(), Vec::new());
         for gate in self.gates {
             let Some(Origin { dev, sender }) = &gate.origin else { continue };
             match sender {
                 Sender::Mac(mac) if seen.insert((dev, Some(*mac))) => {
-                    macs.push(format!("\"{dev}\" . {mac} : goto from_{}", gate.number));
+                    macs.push(format!("\"{dev}\" . {mac} : goto {chain}_{}", gate.number));
                 }
                 Sender::Only if seen.insert((dev, None)) => {
-                    let _ = writeln!(text, "\t\tiifname \"{dev}\" goto from_{}", gate.number);
+                    let _ = writeln!(text, "\t\t{condition}iifname \"{dev}\" goto {chain}_{}", gate.number);
                 }
                 _ => {}
             }
         }
         if !macs.is_empty() {
-            let _ = writeln!(text, "\t\tiifname . ether saddr vmap {{ {} }}", macs.join(", "));
+            let _ = writeln!(text, "\t\t{condition}iifname . ether saddr vmap {{ {} }}", macs.join(", "));
         }
-        text.push_str("\t\tgoto new\n\t}\n");
     }
 
     /// The prefixes of this family, without those that others hold: a set of ranges takes no two that overlap.
@@ -561,6 +577,9 @@ mod tests {
              \t\tcounter name \"g1_sent\"\n\t}\n",
             "\t\tiifname \"ppp0\" counter name \"g2_received\" return\n",
             "\t\tiifname \"eth1\" ct direction reply counter name \"g3_received\" return\n",
+            "\tchain came_2 {\n\t\tfib daddr oifname { \"eth0\", \"eth1\", \"ppp0\" } counter name \"g2_received\" return\n\t\tgoto was_2\n\t}\n",
+            "\t\tct direction original ct mark & 0x00ff0000 != 0x00000000 iifname \"ppp0\" goto came_2\n",
+            "!= 0x00000000 iifname . ether saddr vmap { \"eth0\" . 02:00:00:00:00:01 : goto came_1 }\n\t\tct mark & 0x00ff0000 vmap",
             "\tchain pick_2 {\n\t\tct mark set ct mark & 0xff00ffff | 0x00020000 counter name \"g2_new\" goto was_2\n\t}\n",
             "\t\tnumgen random mod 10000 vmap { 0-2999 : goto pick_1, 3000-9999 : goto pick_2 }\n",
             "\t\tip saddr { 10.0.0.0/8 } return\n\t\tip daddr { 10.0.0.0/8 } return\n",
@@ -599,7 +618,8 @@ mod tests {
         assert_eq!(
             own.sweep(&listing),
             "delete map inet failover_gw way\ndelete set inet failover_gw evil\n\
-             delete chain inet failover_gw was_2\ndelete chain inet failover_gw from_2\n\
+             delete chain inet failover_gw was_2\ndelete chain inet failover_gw came_2\n\
+             delete chain inet failover_gw from_2\n\
              delete chain inet failover_gw pick_2\ndelete counter inet failover_gw g2_new\n"
         );
         let whole = format!("table inet failover_gw {{\n{}}}\n", own.chains());
