@@ -1277,6 +1277,37 @@ fn a_report_is_of_what_was_carried_since_the_last() {
     assert!(told().iter().all(|report| report["counter_reset"] == false && report["share_got"] == Value::Null));
 }
 
+/// What a gateway carried before it left is told, and counts for the shares of the others.
+#[test]
+fn who_has_left_is_reported_with_what_it_carried() {
+    let site = Site::one_link(3);
+    mute(&site);
+    let (three, two) = (plan(&site, false, &[1.0, 1.0, 1.0], &[]), plan(&site, false, &[1.0, 1.0], &[]));
+    let state = site.host.folder.join("report.json");
+    let told = || -> Vec<Value> { site.host.run(&format!("gw report --state {}", state.display())).ended(0).records() };
+    let count = |reports: &[Value], key: &str| reports.iter().map(|one| one[key].as_u64().unwrap()).sum::<u64>();
+    let draw = |ports| send(&site.client, SocketAddr::new(target(false), 9), ports, 1);
+    apply(&site, &three);
+    draw(10_000..10_060);
+    assert_eq!(count(&told(), "connections"), 60);
+    draw(10_060..10_120);
+    apply(&site, &two);
+    draw(10_120..10_130);
+    let reports = told();
+    assert_eq!((reports.len(), count(&reports, "connections"), count(&reports, "sent_packets")), (3, 70, 70));
+    let third = &reports[2];
+    assert!(third["subject"] == "192.0.2.3" && third["name"] == "g3" && third["share_wanted"] == 0.0, "{third}");
+    assert!(third["share_got"].as_f64().unwrap() > 0.05 && third["counter_reset"] == false, "{third}");
+    assert_eq!(told().len(), 2, "all of it is told");
+    // Back again, it goes on.
+    apply(&site, &three);
+    draw(10_130..10_190);
+    let reports = told();
+    assert_eq!((reports.len(), count(&reports, "connections")), (3, 60));
+    assert!(reports.iter().all(|report| report["counter_reset"] == false));
+    assert_eq!(count(&site.host.run("gw report").ended(0).records(), "connections"), 190);
+}
+
 /// Under a strict reverse path filter that looks at marks, both what is split and what is probed come back.
 #[test]
 fn answers_pass_a_strict_reverse_path_filter() {

@@ -228,6 +228,9 @@ pub(crate) struct Loaded {
     pub(crate) numbers: BTreeSet<u32>,
     /// The MAC of each, where it is known.
     pub(crate) macs: BTreeMap<String, String>,
+    /// What gateways carried that have left since the table was made.
+    #[serde(default)]
+    pub(crate) left: BTreeMap<String, Left>,
     /// When the table was made: on the wall clock, and in milliseconds since boot.
     pub(crate) since_us: i64,
     pub(crate) since_ms: f64,
@@ -239,6 +242,13 @@ impl Loaded {
         let (since_us, since_ms) = since;
         Loaded { mark_mask: plan.marks.to_string(), numbers: plan.numbers(), since_us, since_ms, ..Loaded::default() }
     }
+}
+
+/// What a gateway carried that is in the table no longer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Left {
+    pub(crate) name: Option<String>,
+    pub(crate) carried: Totals,
 }
 
 /// What `report` remembers.
@@ -262,6 +272,16 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
+    pub(crate) fn plus(self, other: Totals) -> Totals {
+        Totals {
+            sent_bytes: self.sent_bytes.saturating_add(other.sent_bytes),
+            received_bytes: self.received_bytes.saturating_add(other.received_bytes),
+            sent_packets: self.sent_packets.saturating_add(other.sent_packets),
+            received_packets: self.received_packets.saturating_add(other.received_packets),
+            connections: self.connections.saturating_add(other.connections),
+        }
+    }
+
     /// What was counted since; the whole where any counter is smaller than it was, and whether that is so.
     pub(crate) fn since(self, before: Totals) -> (Totals, bool) {
         let pairs = [

@@ -1,13 +1,14 @@
 //! What `apply` and `clear` know and change: routes, rules, and the tables of splits.
 
 use super::flush::flush;
+use super::report::totals;
 use crate::cli::args::Changing;
 use crate::cli::{Exit, Failure, Process, Reason};
 use crate::cmd::memory::Memory;
 use crate::decide::gw::{len, recut_to_nearest};
 use crate::decide::gw_rules::{self, conflict, is_of_gateways, of_gateway};
 use crate::decide::route::{by_gateway, difference};
-use crate::record::gw_apply::{Applied, Loaded, Plan, Planned};
+use crate::record::gw_apply::{Applied, Left, Loaded, Plan, Planned};
 use crate::record::{Action, Head};
 use crate::sys;
 use crate::sys::clock::{self, Deadline};
@@ -21,7 +22,7 @@ use crate::types::net::Mac;
 use crate::types::route::{Route, RouteKind};
 use crate::types::rule::Rule;
 use crate::wire::nft::gateway::{self, By, Flows, Gate, Origin, Sender, Split, Told, table_name};
-use crate::wire::nft::marks;
+use crate::wire::nft::{list, marks};
 use nix::errno::Errno;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -229,9 +230,14 @@ impl Kernel {
         let acts = !stands || !changes.is_empty();
         let was_of = kept.as_ref().and_then(|kept| kept.rule_set);
         let was: BTreeSet<u32> = known_numbers(kept.as_ref(), before.as_deref()).unwrap_or_default();
-        let since = kept.filter(|_| before.is_some()).map(|kept| (kept.since_us, kept.since_ms));
+        let (since, left_so_far) = match kept.filter(|_| before.is_some()) {
+            Some(kept) => (Some((kept.since_us, kept.since_ms)), kept.left),
+            None => (None, BTreeMap::new()),
+        };
         let since = since.unwrap_or_else(|| (clock::wall().unix_us, clock::boot().as_ms()));
         let mut loaded = Loaded::new(plan, since);
+        loaded.left = left_so_far;
+        let leaving = if stands { BTreeMap::new() } else { self.leaving(plan, before.as_deref())? };
         if acts {
             // Killed from here on, this run leaves what the next one knows to look for.
             loaded.numbers.extend(&was);
@@ -245,12 +251,30 @@ impl Kernel {
         head.changed = Some(before != after || added || changes.takes_away() || applied.flushed > 0);
         if acts || was_of != seen {
             loaded.numbers = plan.numbers();
+            for (subject, left) in leaving {
+                let earlier = loaded.left.remove(&subject).unwrap_or_default().carried;
+                loaded.left.insert(subject, Left { carried: left.carried.plus(earlier), ..left });
+            }
             (loaded.chains, loaded.listing) = (chains, after.clone().unwrap_or_default());
             loaded.macs = macs(&gates);
             loaded.rule_set = seen;
             memory.write(&loaded)?;
         }
         Ok(Done { head, applied, exit, missing })
+    }
+
+    /// What was counted for gateways whose counters will go.
+    fn leaving(&self, plan: &Plan, before: Option<&str>) -> Result<BTreeMap<String, Left>, Failure> {
+        let goes = |told: &Told| plan.gateways.iter().all(|planned| planned.subject() != told.subject);
+        if !gateway::told(before.unwrap_or_default()).iter().any(|(_, told)| goes(told)) {
+            return Ok(BTreeMap::new());
+        }
+        let table = table_name(&plan.name);
+        let text = self.nft.list(&["table", "inet", &table], &table)?.unwrap_or_default();
+        // What another program made of it is no reason to leave it so.
+        let listed = list::parse(&text).unwrap_or_default();
+        let left = gateway::counted(&listed).into_iter().filter(|(told, _)| goes(told));
+        Ok(left.map(|(told, counted)| (told.subject, Left { name: told.name, carried: totals(counted) })).collect())
     }
 
     /// Finds the way to each gateway, and the MAC that its packets come from.

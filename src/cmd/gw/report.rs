@@ -60,26 +60,35 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let listed = list::parse(&text)
         .map_err(|why| Failure::input(format!("cannot read what nft lists of {table}: {why} (nft 1.0.6 or newer?)")))?;
     let applied: Option<Loaded> = memory(&flags.name, process).read(process, Ok)?;
-    let made = applied.map_or((wall.unix_us, boot.as_ms()), |applied| (applied.since_us, applied.since_ms));
+    let made = applied.as_ref().map_or((wall.unix_us, boot.as_ms()), |applied| (applied.since_us, applied.since_ms));
+    let mut left = applied.map(|applied| applied.left).unwrap_or_default();
     let is_same = before.as_ref().is_some_and(|before| before.handle == listed.handle);
     let (since_us, since_ms) = before.as_ref().map_or(made, |before| (before.at_us, before.at_ms));
     let mut now =
         Reported { handle: listed.handle, at_us: wall.unix_us, at_ms: boot.as_ms(), gateways: BTreeMap::new() };
     let mut reports = Vec::new();
+    let mut all: Vec<(String, Option<String>, Option<f64>, Totals)> = Vec::new();
     for (told, counted) in counted(&listed) {
-        let totals = totals(counted);
-        let known = before.as_ref().and_then(|before| before.gateways.get(&told.subject)).copied();
+        let earlier = left.remove(&told.subject).map(|left| left.carried).unwrap_or_default();
+        all.push((told.subject, told.name, Some(told.share), totals(counted).plus(earlier)));
+    }
+    all.extend(left.into_iter().map(|(subject, left)| (subject, left.name, None, left.carried)));
+    for (subject, name, share, totals) in all {
+        let known = before.as_ref().and_then(|before| before.gateways.get(&subject)).copied();
         let (carried, smaller) = match known.filter(|_| is_same) {
             Some(known) => totals.since(known),
             None => (totals, known.is_some()),
         };
-        now.gateways.insert(told.subject.clone(), totals);
-        reports.push((told, carried, smaller));
+        now.gateways.insert(subject.clone(), totals);
+        // One that has left is told of until all of it is told.
+        if share.is_some() || carried != Totals::default() {
+            reports.push((subject, name, share.unwrap_or_default(), carried, smaller));
+        }
     }
-    let all: u64 = reports.iter().map(|(_, carried, _)| carried.connections).sum();
-    for (told, carried, counter_reset) in reports {
+    let all: u64 = reports.iter().map(|(.., carried, _)| carried.connections).sum();
+    for (subject, name, share_wanted, carried, counter_reset) in reports {
         let report = Report {
-            name: told.name,
+            name,
             since: WallTime { unix_us: since_us },
             elapsed_ms: (boot.as_ms() - since_ms).max(0.0),
             sent_bytes: carried.sent_bytes,
@@ -87,11 +96,11 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
             sent_packets: carried.sent_packets,
             received_packets: carried.received_packets,
             connections: carried.connections,
-            share_wanted: told.share,
+            share_wanted,
             share_got: share(carried.connections, all),
             counter_reset,
         };
-        process.out.record(&Head::new("gw.report").about(told.subject), &report)?;
+        process.out.record(&Head::new("gw.report").about(subject), &report)?;
     }
     if let Some(own) = own {
         own.write(&now)?;
@@ -99,7 +108,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     Ok(Exit::Yes)
 }
 
-fn totals(counted: Counted) -> Totals {
+pub(super) fn totals(counted: Counted) -> Totals {
     Totals {
         sent_bytes: counted.sent.bytes,
         received_bytes: counted.received.bytes,
