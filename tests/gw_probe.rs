@@ -367,6 +367,107 @@ fn what_others_do_to_the_ways_makes_no_gateway_up() {
     }
 }
 
+/// A rule that is asked before ours sees more than the mark: what it sends by another gateway is not this one's.
+#[test]
+fn a_rule_of_another_makes_no_dead_gateway_up() {
+    let site = Site::one_link(2);
+    let _nginx = site.nginx();
+    site.cut_upstream(2);
+    site.host.sh("ip route add default via 192.0.2.1 table 500; ip -6 route add default via 2001:db8::1 table 500");
+    site.host.sh("ip route add default table 501 nexthop via 192.0.2.1 nexthop via 192.0.2.2");
+    site.host.sh("ip route add default via 192.0.2.2 table 502");
+    let two = format!("--gateway {}", site.address(2));
+    let tcp = format!("{two} --method tcp --target 203.0.113.1:80");
+    let http = format!("{two} --method http --target http://203.0.113.1/");
+    let wan = format!("{two} --method wan-ip --target http://203.0.113.1/");
+    let icmp = format!("{two} --target 203.0.113.1");
+    let six = format!("--gateway {}", site.address_6(2));
+    let tcp_6 = format!("{six} --method tcp --target [2001:db8:2::1]:80");
+    let icmp_6 = format!("{six} --target 2001:db8:2::1");
+    for ask in [&tcp, &http, &wan, &icmp, &tcp_6, &icmp_6] {
+        site.host.run(&format!("gw probe {QUICK} {ask}")).ended(1);
+    }
+    for (rule, asks) in [
+        ("from 192.0.2.200 lookup 500", &[(&tcp, 75), (&http, 75), (&wan, 75), (&icmp, 1)][..]),
+        ("from 192.0.2.200 lookup 501", &[(&tcp, 75)]),
+        // It has the same way, and no other.
+        ("from 192.0.2.200 lookup 502", &[(&tcp, 1)]),
+        ("ipproto tcp lookup 500", &[(&tcp, 75), (&icmp, 1)]),
+        ("ipproto tcp dport 80 lookup 500", &[(&tcp, 75), (&http, 75)]),
+        ("ipproto tcp dport 81 lookup 500", &[(&tcp, 1)]),
+        ("ipproto tcp sport 20000-65000 lookup 500", &[(&tcp, 75)]),
+        // No connection of this host leaves from there.
+        ("ipproto tcp sport 22 lookup 500", &[(&tcp, 1)]),
+        ("ipproto icmp lookup 500", &[(&icmp, 75), (&tcp, 1)]),
+        ("to 203.0.113.1 lookup 500", &[(&icmp, 75), (&tcp, 75)]),
+        ("to 203.0.113.1 unreachable", &[(&icmp, 75)]),
+        ("to 203.0.113.2 lookup 500", &[(&icmp, 1)]),
+    ] {
+        site.host.sh(&format!("ip rule add priority 100 {rule}"));
+        for (ask, code) in asks {
+            let run = site.host.run(&format!("gw probe {QUICK} {ask}"));
+            assert_eq!(run.code, *code, "{rule}: {run:#?}");
+            assert_eq!(run.stderr.contains("the rule of priority 100 is asked before"), *code == 75, "{rule}: {run:?}");
+        }
+        site.host.sh("ip rule del priority 100");
+    }
+    site.host.sh("ip -6 rule add priority 100 from 2001:db8::200 lookup 500");
+    site.host.run(&format!("gw probe {QUICK} {tcp_6}")).ended(75);
+    site.host.run(&format!("gw probe {QUICK} {icmp_6}")).ended(1);
+    site.host.sh("ip -6 rule del priority 100; ip -6 rule add priority 100 ipproto ipv6-icmp lookup 500");
+    site.host.run(&format!("gw probe {QUICK} {icmp_6}")).ended(75);
+    // Each uplink with a rule for its address, as is usual: the gateway that they lead to is known.
+    let site = Site::own_links(2);
+    let _nginx = site.nginx();
+    for n in 1..=2 {
+        site.host.sh(&format!(
+            "ip route add default via 10.0.{n}.1 table 50{n}; ip rule add from 10.0.{n}.2 lookup 50{n} priority 10{n}"
+        ));
+    }
+    site.kill(2);
+    let both = named(&[site.address(1), site.address(2)]);
+    let run = site.host.run(&format!("gw probe {QUICK} {both} --method tcp --target 203.0.113.1:80")).ended(1);
+    assert_eq!(statuses(&run), ["up", "down"]);
+}
+
+/// What a gateway says of a nearer one is the kernel's to believe, and no verdict on the gateway.
+#[test]
+fn a_redirected_probe_is_told_as_one() {
+    let site = Site::one_link(2);
+    site.host.sh("sysctl -qw net.ipv4.conf.all.accept_redirects=1 net.ipv4.conf.eth0.accept_redirects=1");
+    site.gateways[1].sh(&format!(
+        "sysctl -qw net.ipv4.conf.eth0.send_redirects=1; ip route add {} via 192.0.2.1; nft flush ruleset",
+        TARGETS[0]
+    ));
+    // The first is not believed before the other's MAC is known.
+    site.host.sh("ping -c 1 -W 2 192.0.2.1 >/dev/null");
+    let line = format!("gw probe --gateway 192.0.2.2 --target {} --count 5 --interval 100ms", TARGETS[0]);
+    let run = site.host.run(&line).ended(75);
+    assert!(run.stderr.contains("a router has redirected it to 192.0.2.1"), "{run:#?}");
+}
+
+/// No gateway leads to these, so that neither an answer nor silence is one's.
+#[test]
+fn targets_that_are_no_host_s_address_are_refused() {
+    let site = Site::one_link(2);
+    for (gateway, target, why) in [
+        ("192.0.2.1", "224.0.0.1", "of a group"),
+        ("192.0.2.1", "192.0.2.255", "of all on a link"),
+        ("192.0.2.1", "255.255.255.255", "of all on a link"),
+        ("192.0.2.1", "0.0.0.0", "no host's"),
+        ("192.0.2.1", "192.0.2.200", "answers itself"),
+        ("2001:db8::1", "ff02::1", "of a group"),
+        ("2001:db8::1", "::", "no host's"),
+        ("2001:db8::1", "2001:db8::200", "answers itself"),
+    ] {
+        for more in ["", "--dry-run"] {
+            let run = site.host.run(&format!("gw probe {QUICK} --gateway {gateway} --target {target} {more}")).ended(6);
+            assert!(run.stderr.contains(why) && run.stderr.contains(target), "{run:#?}");
+            assert_eq!(run.one()["error"]["reason"], "bad-input");
+        }
+    }
+}
+
 #[test]
 fn the_main_table_stays_as_it_is() {
     let site = Site::own_links(2);

@@ -411,6 +411,8 @@ mod tests {
             action: RuleAction::Look { table: 52, suppress: None },
             proto: 3,
             asks_more: false,
+            more: None,
+            source_ports: None,
         };
         let found = |rule: Rule| of_rules(&[rule], Marks::USUAL).first().map(|finding| finding.severity);
         assert_eq!(found(rule(0x8_0000, 0xff_0000, false)), Some(Severity::Error), "Tailscale's");

@@ -17,6 +17,8 @@ pub(crate) fn of_gateway(ipv6: bool, marks: Marks, number: u32) -> [Rule; 3] {
         action,
         proto: OUR_PROTO,
         asks_more: false,
+        more: None,
+        source_ports: None,
     };
     [
         rule(priority::SPECIFIC, RuleAction::Look { table: MAIN, suppress: Some(0) }),

@@ -88,6 +88,30 @@ pub(crate) enum RuleRequest {
     Delete(Rule),
 }
 
+/// A packet whose way is asked for, as far as rules of policy routing may look at it.
+///
+/// Kernels before 4.18 know neither protocol nor ports in the question, and leave them out of account.
+#[derive(Clone, Debug)]
+pub(crate) struct Packet {
+    pub(crate) to: IpAddr,
+    pub(crate) mark: u32,
+    /// None is one whose source the way decides.
+    pub(crate) source: Option<IpAddr>,
+    /// As IP has it.
+    pub(crate) protocol: Option<u8>,
+    pub(crate) source_port: Option<u16>,
+    pub(crate) port: Option<u16>,
+}
+
+/// Which answer to the question for a way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answered {
+    /// The one hop that it takes now.
+    Hop,
+    /// The route that was found, with all its hops, and without what routers have told since.
+    Route,
+}
+
 /// Why the kernel refused one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
@@ -257,12 +281,33 @@ impl Netlink {
 
     /// The way that the kernel would send a packet with this mark to `to`; the refusal where there is none.
     pub(crate) fn way_to(&mut self, to: IpAddr, mark: u32) -> Result<std::result::Result<Route, Refusal>> {
+        let packet = Packet { to, mark, source: None, protocol: None, source_port: None, port: None };
+        self.way_of(&packet, Answered::Hop)
+    }
+
+    /// The same for a packet of which more is known.
+    pub(crate) fn way_of(
+        &mut self,
+        packet: &Packet,
+        answered: Answered,
+    ) -> Result<std::result::Result<Route, Refusal>> {
+        let &Packet { to, mark, .. } = packet;
         let mut message = RouteMessage::default();
         message.header.address_family = family(to);
         message.header.destination_prefix_length = width(to);
         // Of which table it is; IPv6 always says so, and takes no such flag.
         message.header.flags = if to.is_ipv4() { RouteFlags::LookupTable } else { RouteFlags::empty() };
+        if answered == Answered::Route {
+            message.header.flags |= RouteFlags::FibMatch;
+        }
         message.attributes = vec![RouteAttribute::Destination(to.into()), RouteAttribute::Mark(mark)];
+        if let Some(source) = packet.source {
+            message.header.source_prefix_length = width(source);
+            message.attributes.push(RouteAttribute::Source(source.into()));
+        }
+        message.attributes.extend(packet.protocol.map(RouteAttribute::IpProto));
+        message.attributes.extend(packet.source_port.map(RouteAttribute::Sport));
+        message.attributes.extend(packet.port.map(RouteAttribute::Dport));
         let request = self.frame(RouteNetlinkMessage::GetRoute(message), NLM_F_REQUEST);
         self.send(&request)?;
         loop {
@@ -823,7 +868,13 @@ fn decode_rule(message: &RuleMessage) -> Option<Rule> {
         action: RuleAction::Unreachable,
         proto: 0,
         asks_more: header.src_len > 0 || header.dst_len > 0 || header.tos > 0,
+        more: None,
+        source_ports: None,
     };
+    // In ip's words; what is not among them cannot be told, nor a name that is more than a word.
+    let is_plain = |dev: &str| dev.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-@:".contains(&byte));
+    let (mut more, mut is_told) = (Vec::new(), header.tos == 0);
+    let (mut from, mut to) = (None, None);
     for attribute in &message.attributes {
         match attribute {
             RuleAttribute::Priority(priority) => rule.priority = *priority,
@@ -834,26 +885,42 @@ fn decode_rule(message: &RuleMessage) -> Option<Rule> {
             RuleAttribute::SuppressPrefixLen(length) => {
                 suppress = (*length != NOTHING).then(|| u8::try_from(*length).unwrap_or(u8::MAX));
             }
-            RuleAttribute::SuppressIfGroup(group) => rule.asks_more |= *group != NOTHING,
+            RuleAttribute::Source(addr) => from = Some(*addr),
+            RuleAttribute::Destination(addr) => to = Some(*addr),
+            RuleAttribute::Iifname(dev) if is_plain(dev) => more.push(format!("iif {dev}")),
+            RuleAttribute::Oifname(dev) if is_plain(dev) => more.push(format!("oif {dev}")),
+            RuleAttribute::UidRange(range) => more.push(format!("uidrange {}-{}", range.start, range.end)),
+            RuleAttribute::IpProtocol(protocol) => more.push(format!("ipproto {}", i32::from(*protocol))),
+            RuleAttribute::SourcePortRange(range) => {
+                more.push(format!("sport {}-{}", range.start, range.end));
+                rule.source_ports = Some((range.start, range.end));
+            }
+            RuleAttribute::DestinationPortRange(range) => more.push(format!("dport {}-{}", range.start, range.end)),
+            RuleAttribute::SuppressIfGroup(group) if *group != NOTHING => (rule.asks_more, is_told) = (true, false),
             RuleAttribute::Iifname(_)
             | RuleAttribute::Oifname(_)
+            | RuleAttribute::L3MDev(true)
             | RuleAttribute::Goto(_)
-            | RuleAttribute::TunId(_)
-            | RuleAttribute::UidRange(_)
-            | RuleAttribute::IpProtocol(_)
-            | RuleAttribute::SourcePortRange(_)
-            | RuleAttribute::DestinationPortRange(_) => rule.asks_more = true,
-            RuleAttribute::L3MDev(is_set) => rule.asks_more |= *is_set,
+            | RuleAttribute::TunId(_) => (rule.asks_more, is_told) = (true, false),
             _ => {}
         }
     }
+    for (word, addr, len) in [("from", from, header.src_len), ("to", to, header.dst_len)] {
+        match addr {
+            Some(addr) if len > 0 => more.push(format!("{word} {}", Prefix { addr, len })),
+            _ => is_told &= len == 0,
+        }
+    }
+    rule.asks_more |= !more.is_empty();
     let not = header.flags.contains(RuleFlags::Invert);
     // One for the mark 0 says its mask alone; without a mask all bits count.
     if mark.is_some() || mask.is_some() {
         rule.mark = Some(Marked { mark: mark.unwrap_or(0), mask: mask.unwrap_or(u32::MAX), not });
-    } else {
-        rule.asks_more |= not;
+    } else if not {
+        rule.asks_more = true;
+        more.push("not".to_owned());
     }
+    rule.more = (rule.asks_more && is_told).then(|| more.iter().map(|words| format!(" {words}")).collect());
     rule.action = match header.action {
         rule::RuleAction::ToTable => RuleAction::Look { table, suppress },
         rule::RuleAction::Unreachable => RuleAction::Unreachable,

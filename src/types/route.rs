@@ -47,6 +47,9 @@ impl RouteKind {
     pub(crate) const UNICAST: RouteKind = RouteKind(1);
     /// It is for this host.
     pub(crate) const LOCAL: RouteKind = RouteKind(2);
+    pub(crate) const BROADCAST: RouteKind = RouteKind(3);
+    /// It is for this host, and others have it too.
+    pub(crate) const ANYCAST: RouteKind = RouteKind(4);
 }
 
 impl Route {

@@ -14,6 +14,10 @@ pub(crate) struct Rule {
     pub(crate) proto: u8,
     /// It asks for more than a mark: an address, an interface, a port. Such rules are never ours.
     pub(crate) asks_more: bool,
+    /// That in ip's words, with a blank before; none where it is nothing or cannot be told whole.
+    pub(crate) more: Option<String>,
+    /// The first and the last source port that it is for, where it asks for one.
+    pub(crate) source_ports: Option<(u16, u16)>,
 }
 
 /// What a packet's mark must be.
@@ -43,6 +47,11 @@ impl Rule {
     pub(crate) fn is_ours(&self) -> bool {
         self.proto == OUR_PROTO && !self.asks_more
     }
+
+    /// Whether a packet with this mark is one of those that it is for, as far as the mark says.
+    pub(crate) fn takes(&self, mark: u32) -> bool {
+        self.mark.is_none_or(|marked| ((mark ^ marked.mark) & marked.mask == 0) != marked.not)
+    }
 }
 
 impl std::fmt::Display for Rule {
@@ -52,6 +61,7 @@ impl std::fmt::Display for Rule {
         if let Some(Marked { mark, mask, not }) = self.mark {
             write!(f, "{} fwmark {mark:#x}/{mask:#x}", if not { " not" } else { "" })?;
         }
+        f.write_str(self.more.as_deref().unwrap_or_default())?;
         match self.action {
             RuleAction::Look { table, suppress } => {
                 write!(f, " table {table}")?;
@@ -77,12 +87,18 @@ mod tests {
             action: RuleAction::Look { table: 7001, suppress: None },
             proto: OUR_PROTO,
             asks_more: false,
+            more: None,
+            source_ports: None,
         };
         assert_eq!(rule.to_string(), "priority 7010 fwmark 0x10000/0xff0000 table 7001 protocol 70");
         let any = Marked { mark: 0, mask: 0x00ff_0000, not: true };
         let main = Rule { mark: Some(any), action: RuleAction::Look { table: 254, suppress: Some(0) }, ..rule.clone() };
         let text = "priority 7010 not fwmark 0x0/0xff0000 table 254 suppress_prefixlength 0 protocol 70";
         assert_eq!(main.to_string(), text);
+        let from = Rule { asks_more: true, more: Some(" from 192.0.2.1/32 ipproto 6".to_owned()), ..main.clone() };
+        assert!(from.to_string().contains("0xff0000 from 192.0.2.1/32 ipproto 6 table 254 "), "{from}");
+        assert_eq!([0, 0x2_0000, 0x1_0000, 0x1_0001].map(|mark| rule.takes(mark)), [false, false, true, true]);
+        assert_eq!([0, 1, 0x1_0000].map(|mark| main.takes(mark)), [false, false, true]);
         let none = Rule { action: RuleAction::Unreachable, ..rule };
         assert_eq!(none.to_string(), "priority 7010 fwmark 0x10000/0xff0000 unreachable protocol 70");
     }

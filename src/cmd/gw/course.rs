@@ -71,6 +71,12 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// What it has shown is not of the gateway.
+    pub(super) fn doubt(&mut self, failure: Failure) {
+        self.verdict = Some((Status::Unknown, Some(Fault::Local)));
+        self.failure = Some(failure);
+    }
+
     pub(super) fn untold(failure: impl Into<Failure>) -> Self {
         Found {
             verdict: Some((Status::Unknown, Some(Fault::Local))),

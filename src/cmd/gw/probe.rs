@@ -3,7 +3,7 @@
 use super::Gateways;
 use super::course::{Aim, Course, Found, Plan, courses, lasts};
 use super::talk::{Asking, Wants, talk};
-use super::ways::{Own, Place, Way, Ways, place};
+use super::ways::{Astray, Own, Place, Way, Ways, place, source_ports};
 use crate::cli::args::{self, Changing, flags};
 use crate::cli::stream::Woken;
 use crate::cli::{Exit, Failure, Process, Reason, Verb, complain};
@@ -20,7 +20,7 @@ use crate::sys::nft::Nft;
 use crate::sys::privilege::{self, Capability};
 use crate::sys::worker::{Crew, Worker};
 use crate::sys::{self, clock, sysctl};
-use crate::types::gateway::{Gateway, Marks, Method};
+use crate::types::gateway::{Gateway, Marks, Method, priority};
 use crate::types::link::Link;
 use crate::types::status::Status;
 use crate::types::target::Target;
@@ -213,9 +213,10 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
 }
 
 /// Tells which rules and routes would be made for a moment, and asks nobody.
-fn rehearse(flags: &Flags, courses: Vec<Course>, process: &mut Process) -> Result<Exit, Failure> {
+fn rehearse(flags: &Flags, mut courses: Vec<Course>, process: &mut Process) -> Result<Exit, Failure> {
     let mut netlink = Netlink::open()?;
     let links = netlink.links()?;
+    refuse_own(&mut netlink, &mut courses)?;
     let mut answer = Exit::Yes;
     for (number, mut course) in (0..).zip(courses) {
         let mut head = Head::new("gw.probe").about(&course.subject);
@@ -230,7 +231,7 @@ fn rehearse(flags: &Flags, courses: Vec<Course>, process: &mut Process) -> Resul
                 Err(failure) => course.failed(failure),
             }
         }
-        if let Some(failure) = &course.failure {
+        if let Some(failure) = course.reason() {
             process.complain(&failure.sentence);
             answer = answer.and(failure.exit);
             head.error = Some(failure.body());
@@ -356,7 +357,8 @@ impl<'a> Prober<'a> {
             return Ok(Some(signal));
         }
         self.lay(courses)?;
-        self.refuse_own(courses)?;
+        refuse_own(&mut self.netlink, courses)?;
+        self.refuse_astray(courses)?;
         if let Some(signal) = self.ask(outlet, courses, deadline)? {
             return Ok(Some(signal));
         }
@@ -412,18 +414,33 @@ impl<'a> Prober<'a> {
         Ok(())
     }
 
-    /// A target that is this host itself would answer by no gateway at all.
-    fn refuse_own(&mut self, courses: &mut [Course]) -> Result<(), Failure> {
-        for ipv6 in [false, true] {
-            if !courses.iter().any(|course| course.asks() && course.gateway.addr.is_ipv6() == ipv6) {
-                continue;
-            }
-            let own = Own::look(&mut self.netlink, ipv6)?;
-            for aim in courses.iter_mut().flat_map(|course| &mut course.aims) {
-                if aim.address.is_some_and(|address| address.is_ipv6() == ipv6 && own.has(address.ip())) {
-                    let why = format!("cannot probe {}: it is an address of this host, which answers itself", aim.name);
-                    aim.found = Found::untold(Failure::input(why));
-                }
+    /// What is asked of each target must leave by the gateway, whatever other rules there are.
+    fn refuse_astray(&mut self, courses: &mut [Course]) -> Result<(), Failure> {
+        let rules = [self.netlink.rules(false)?, self.netlink.rules(true)?].concat();
+        let ports = source_ports(&rules)?;
+        for course in courses.iter_mut().filter(|course| course.asks()) {
+            let Some(way) = &course.way else { continue };
+            let open: Vec<(usize, SocketAddr)> = course.open().map(|(at, _, to)| (at, to)).collect();
+            for (at, to) in open {
+                let Some(astray) = way.astray(&mut self.netlink, course.method, to, &ports)? else { continue };
+                let rule = astray.by(&rules, to.is_ipv6(), way.mark);
+                let why = match (astray, rule) {
+                    (Astray::Redirected(via), _) => format!(
+                        "a router has redirected it to {via} (do not believe redirects, see: gw doctor; then: ip route \
+                         flush cache)"
+                    ),
+                    (_, Some(rule)) => format!(
+                        "the rule of priority {} is asked before its own and leads it elsewhere (give that rule a priority \
+                         above {}, see: gw doctor)",
+                        rule.priority,
+                        priority::OURS.end()
+                    ),
+                    (_, None) => {
+                        "somebody changed the rules or the table of its probes meanwhile (see: ip rule)".to_owned()
+                    }
+                };
+                let why = format!("cannot probe {} at {}: {why}", course.subject, course.aims[at].name);
+                course.aims[at].found.doubt(Failure::new(Exit::Undecided, Reason::Conflict, why));
             }
         }
         Ok(())
@@ -540,16 +557,8 @@ impl<'a> Prober<'a> {
 
     /// Whether what was found out is of the gateways at all.
     fn look_again(&mut self, courses: &mut [Course]) -> Result<(), Failure> {
+        self.refuse_astray(courses)?;
         for course in courses.iter_mut().filter(|course| course.asks()) {
-            let (Some(way), Some((_, _, to))) = (&course.way, course.open().next()) else { continue };
-            if !way.stands(&mut self.netlink, to.ip())? {
-                let why = format!(
-                    "cannot probe {}: somebody changed the rules or the table of its probes meanwhile (see: ip rule)",
-                    course.subject
-                );
-                course.failed(Failure::new(Exit::Undecided, Reason::Conflict, why));
-                continue;
-            }
             let silent = |aim: &Aim| {
                 aim.found.shown.tally.rtts.is_empty() && aim.judge(&self.plan) == (Status::Down, Some(Fault::Timeout))
             };
@@ -624,6 +633,23 @@ impl<'a> Prober<'a> {
             }
         }
     }
+}
+
+/// A target that no gateway leads to would answer by none at all, or is none.
+fn refuse_own(netlink: &mut Netlink, courses: &mut [Course]) -> Result<(), Failure> {
+    for ipv6 in [false, true] {
+        if !courses.iter().any(|course| course.asks() && course.gateway.addr.is_ipv6() == ipv6) {
+            continue;
+        }
+        let own = Own::look(netlink, ipv6)?;
+        for aim in courses.iter_mut().flat_map(|course| &mut course.aims) {
+            let address = aim.address.map(|address| address.ip()).filter(|addr| addr.is_ipv6() == ipv6);
+            if let Some(why) = address.and_then(|addr| own.objection(addr)) {
+                aim.found = Found::untold(Failure::input(format!("cannot probe {}: {why}", aim.name)));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Holds what a target has shown by each gateway against what it told by the others.

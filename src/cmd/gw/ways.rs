@@ -7,9 +7,10 @@
 use crate::cli::{Exit, Failure, Reason};
 use crate::record::Action;
 use crate::sys::Error;
-use crate::sys::netlink::{Netlink, Refusal, RouteRequest, RuleRequest};
+use crate::sys::netlink::{Answered, Netlink, Packet, Refusal, RouteRequest, RuleRequest};
 use crate::sys::state::Lock;
-use crate::types::gateway::{Marks, priority};
+use crate::sys::sysctl;
+use crate::types::gateway::{Marks, Method, priority};
 use crate::types::link::{Link, OUR_PROTO};
 use crate::types::net::Prefix;
 use crate::types::route::{Hop, LOCAL, Route, RouteKind};
@@ -17,7 +18,7 @@ use crate::types::rule::{Marked, Rule, RuleAction};
 use nix::errno::Errno;
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The metric that the kernel gives an IPv6 route without one.
 const METRIC: u32 = 1024;
@@ -43,6 +44,8 @@ impl Way {
             action,
             proto,
             asks_more: false,
+            more: None,
+            source_ports: None,
         };
         Way {
             mark,
@@ -74,12 +77,118 @@ impl Way {
         self.route.dst.addr.is_ipv6()
     }
 
-    /// Whether the kernel still sends what carries the mark by this gateway.
-    pub(super) fn stands(&self, netlink: &mut Netlink, to: IpAddr) -> Result<bool, Error> {
-        let via = |route: &Route| route.hops.first().and_then(|hop| hop.via);
-        let there = netlink.way_to(to, self.mark)?;
-        Ok(there.is_ok_and(|there| there.table == self.route.table && via(&there) == via(&self.route)))
+    /// Whether what asks `to` by `method`, and carries the mark, leaves by another way than this gateway, as the
+    /// kernel would send it now. A rule that is asked before ours may look at more than the mark: a connection has a
+    /// source and ports, an echo is sent before it has a source.
+    ///
+    /// `source_ports` are those that rules ask for.
+    pub(super) fn astray(
+        &self,
+        netlink: &mut Netlink,
+        method: Method,
+        to: SocketAddr,
+        source_ports: &[u16],
+    ) -> Result<Option<Astray>, Error> {
+        let connects = method != Method::Icmp;
+        let protocol = match (connects, to.ip()) {
+            (true, _) => libc::IPPROTO_TCP,
+            (false, IpAddr::V4(_)) => libc::IPPROTO_ICMP,
+            (false, IpAddr::V6(_)) => libc::IPPROTO_ICMPV6,
+        };
+        let mut packet = Packet {
+            to: to.ip(),
+            mark: self.mark,
+            source: None,
+            protocol: u8::try_from(protocol).ok(),
+            source_port: None,
+            port: connects.then_some(to.port()),
+        };
+        let there = netlink.way_of(&packet, Answered::Hop)?;
+        let source = there.as_ref().ok().and_then(|there| there.source);
+        let mut led = self.led(netlink, &packet, &there)?;
+        if connects && let Some(source) = source {
+            // The kernel looks again with the source that the first look gave it, and for IPv4 goes by that.
+            packet.source = Some(source);
+            let sourced = netlink.way_of(&packet, Answered::Hop)?;
+            let again = self.led(netlink, &packet, &sourced)?;
+            led = if to.is_ipv4() { again } else { led.or(again) };
+            for port in source_ports {
+                packet.source_port = Some(*port);
+                let ported = netlink.way_of(&packet, Answered::Hop)?;
+                led = led.or(self.led(netlink, &packet, &ported)?);
+            }
+        }
+        Ok(led)
     }
+
+    /// Where this answer leads, if not by the gateway. Another table that has it as its one way does no harm.
+    fn led(
+        &self,
+        netlink: &mut Netlink,
+        packet: &Packet,
+        there: &Result<Route, Refusal>,
+    ) -> Result<Option<Astray>, Error> {
+        let own = |route: &Route| match (route.hops.as_slice(), self.route.hops.as_slice()) {
+            ([hop], [own]) => (hop.via, hop.ifindex) == (own.via, own.ifindex),
+            _ => false,
+        };
+        let Ok(there) = there else { return Ok(Some(Astray::Nowhere)) };
+        let is_own_table = there.table == self.route.table;
+        if own(there) && is_own_table {
+            return Ok(None);
+        }
+        let whole = netlink.way_of(packet, Answered::Route)?;
+        let is_own = whole.is_ok_and(|whole| own(&whole));
+        Ok(match there.hops.first().and_then(|hop| hop.via) {
+            _ if is_own && own(there) => None,
+            Some(via) if is_own => Some(Astray::Redirected(via)),
+            _ if there.kind == RouteKind::UNICAST => Some(Astray::Table(there.table)),
+            _ => Some(Astray::Nowhere),
+        })
+    }
+}
+
+/// Where what was meant for a gateway is led instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Astray {
+    /// A router has said that another one is nearer.
+    Redirected(IpAddr),
+    /// By this table.
+    Table(u32),
+    /// It does not leave.
+    Nowhere,
+}
+
+impl Astray {
+    /// The rule that does so, as far as can be told: the first before ours that leads there.
+    pub(super) fn by(self, rules: &[Rule], ipv6: bool, mark: u32) -> Option<&Rule> {
+        let leads = |rule: &&Rule| match (self, rule.action) {
+            (Astray::Table(table), RuleAction::Look { table: looked, .. }) => table == looked,
+            (Astray::Table(_) | Astray::Redirected(_), _) => false,
+            (Astray::Nowhere, action) => !matches!(action, RuleAction::Look { .. }),
+        };
+        let before = |rule: &&Rule| {
+            rule.ipv6 == ipv6 && !rule.is_ours() && rule.priority < priority::PROBED_NOWHERE && rule.takes(mark)
+        };
+        rules.iter().filter(before).find(leads)
+    }
+}
+
+/// Of each range of source ports that rules of others ask for, one that a connection of this host can have.
+pub(super) fn source_ports(rules: &[Rule]) -> Result<Vec<u16>, Error> {
+    let ranges: Vec<(u16, u16)> = rules.iter().filter_map(|rule| rule.source_ports).collect();
+    if ranges.is_empty() {
+        return Ok(Vec::new());
+    }
+    let given = sysctl::read("ipv4/ip_local_port_range")?.unwrap_or_default();
+    let mut ends = given.split_whitespace().map(|word| word.parse().ok());
+    let (low, high) = (ends.next().flatten().unwrap_or(1), ends.next().flatten().unwrap_or(u16::MAX));
+    Ok(ranges
+        .into_iter()
+        .map(|(first, last)| (first.max(low), last.min(high)))
+        .filter(|(a, b)| a <= b)
+        .map(|(a, _)| a)
+        .collect())
 }
 
 /// What was done to the kernel, for each of the ways that were wanted, in order.
@@ -329,25 +438,41 @@ pub(super) fn place<'a>(
     })
 }
 
-/// The addresses that are this host itself.
+/// The addresses that no gateway leads to: this host itself, and those of many.
 #[derive(Debug)]
 pub(super) struct Own {
-    single: BTreeSet<IpAddr>,
+    single: BTreeMap<IpAddr, RouteKind>,
     networks: Vec<Prefix>,
 }
 
 impl Own {
     pub(super) fn look(netlink: &mut Netlink, ipv6: bool) -> Result<Self, Error> {
-        let routes = netlink.routes(ipv6, LOCAL, None)?;
-        let local = routes.into_iter().filter(|route| route.kind == RouteKind::LOCAL);
-        let (single, networks): (Vec<Route>, Vec<Route>) = local.partition(Route::is_host);
-        Ok(Own {
-            single: single.into_iter().map(|route| route.dst.addr).collect(),
-            networks: networks.into_iter().map(|route| route.dst).collect(),
-        })
+        let mut own = Own { single: BTreeMap::new(), networks: Vec::new() };
+        for route in netlink.routes(ipv6, LOCAL, None)? {
+            match route.kind {
+                RouteKind::LOCAL if !route.is_host() => own.networks.push(route.dst),
+                RouteKind::LOCAL | RouteKind::BROADCAST | RouteKind::ANYCAST => {
+                    own.single.entry(route.dst.addr).or_insert(route.kind);
+                }
+                _ => {}
+            }
+        }
+        Ok(own)
     }
 
-    pub(super) fn has(&self, addr: IpAddr) -> bool {
-        self.single.contains(&addr) || self.networks.iter().any(|network| network.contains(addr))
+    /// Why nobody behind a gateway answers for this address; none where somebody may.
+    pub(super) fn objection(&self, addr: IpAddr) -> Option<&'static str> {
+        let kind = self.single.get(&addr);
+        if addr.is_unspecified() {
+            Some("it is no host's address")
+        } else if addr.is_multicast() {
+            Some("it is the address of a group, and no gateway leads there")
+        } else if addr == IpAddr::V4(Ipv4Addr::BROADCAST) || kind == Some(&RouteKind::BROADCAST) {
+            Some("it is the address of all on a link, and no gateway leads there")
+        } else if kind.is_some() || self.networks.iter().any(|network| network.contains(addr)) {
+            Some("it is an address of this host, which answers itself")
+        } else {
+            None
+        }
     }
 }
