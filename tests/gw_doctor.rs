@@ -92,6 +92,11 @@ fn a_strict_filter_is_right_where_the_main_table_agrees() {
     doctor(&site, "gw doctor --gateway 10.0.1.1").ended(0);
     site.host.sh("ip route replace default via 10.0.2.1");
     assert_eq!(slugs(&doctor(&site, "gw doctor --gateway 10.0.1.1").ended(1)), ["rp-filter"]);
+    // One that waits for the other to go carries nothing, and each hop of the best one does.
+    site.host.sh("ip route add default via 10.0.1.1 metric 200");
+    assert_eq!(slugs(&doctor(&site, "gw doctor --gateway 10.0.1.1").ended(1)), ["rp-filter"]);
+    site.host.sh("ip route replace default nexthop via 10.0.1.1 nexthop via 10.0.2.1");
+    doctor(&site, "gw doctor --gateway 10.0.1.1").ended(0);
 }
 
 #[test]
@@ -131,9 +136,50 @@ fn a_rule_of_another_with_our_bits_is_told_and_one_that_compares_all_is_mended()
     finds(&site, "ip rule add priority 5211 fwmark 0x7 lookup main", ALL, "mark-collision");
     assert!(site.host.sh("ip rule").contains("5211:\tfrom all fwmark 0x7/0xff00ffff lookup main"));
     doctor(&site, ALL).ended(0);
-    // As wg-quick does it.
-    site.host.sh("ip rule add priority 5212 not fwmark 0xca6c lookup 51820");
+    // As wg-quick does it: behind ours.
+    site.host.sh("ip rule add priority 32764 not fwmark 0xca6c lookup 51820");
     doctor(&site, ALL).ended(0);
+}
+
+#[test]
+fn a_rule_that_is_asked_before_ours_is_moved_behind_them() {
+    let site = site();
+    for plant in [
+        "ip rule add priority 100 from 10.0.1.2 lookup 500",
+        "ip rule add priority 5212 not fwmark 0xca6c lookup 51820",
+        "ip -6 rule add priority 100 from 2001:db8:a:1::2 to 2001:db8:9::/48 lookup 500",
+        "ip rule add priority 101 iif eth0 ipproto tcp sport 80-90 dport 443 lookup 500",
+        "ip rule add priority 102 not from 10.0.0.0/8 lookup 500; ip rule add priority 103 uidrange 5-9 lookup main",
+    ] {
+        let found = finds(&site, plant, ALL, "rule-before");
+        assert_eq!(found["severity"], "warning", "{found}");
+    }
+    let rules = site.host.sh("ip rule");
+    for moved in [
+        "7299:\tfrom 10.0.1.2 lookup 500",
+        "7300:\tfrom all iif eth0 ipproto tcp sport 80-90 dport 443",
+        "7301:\tnot from 10.0.0.0/8",
+    ] {
+        assert!(rules.contains(moved), "{rules}");
+    }
+    site.host.sh("ip rule add priority 200 lookup main suppress_prefixlength 0");
+    doctor(&site, ALL).ended(0);
+    // It cannot be told whole: words, and no command that does something else.
+    site.host.sh("ip rule add priority 201 from all tos 0x10 lookup 500");
+    let found = doctor(&site, ALL).ended(1).one();
+    assert!(found["mend"].as_str().unwrap().contains("see: ip rule"), "{found}");
+}
+
+#[test]
+fn an_interface_may_be_called_anything() {
+    let site = site();
+    let odd = "e;id>x'2";
+    site.host.sh(&format!("ip link set eth2 down; ip link set eth2 name \"{odd}\"; ip link set \"{odd}\" up"));
+    site.host.sh(&format!("sysctl -qw \"net/ipv4/conf/{odd}/rp_filter=1\""));
+    let run = doctor(&site, "gw doctor --gateway 10.0.2.1").ended(1);
+    assert_eq!(slugs(&run), ["rp-filter"]);
+    site.host.sh(run.records()[0]["mend"].as_str().unwrap());
+    doctor(&site, "gw doctor --gateway 10.0.2.1").ended(0);
 }
 
 /// In a mount namespace of its own: these files are the host's.

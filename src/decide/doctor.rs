@@ -4,8 +4,9 @@
 //! networkd.conf(5), nft(8).
 
 use super::gw_rules::is_in_the_way;
-use crate::types::gateway::Marks;
-use crate::types::rule::{Marked, Rule};
+use crate::types::gateway::{Marks, priority};
+use crate::types::route::{LOCAL, MAIN, Route};
+use crate::types::rule::{Marked, Rule, RuleAction};
 use std::collections::BTreeMap;
 
 /// Something that is wrong.
@@ -67,6 +68,19 @@ pub(crate) fn asked_of(dev: &str) -> Vec<String> {
     four.chain(six.iter().map(|name| format!("ipv6/conf/{dev}/{name}"))).collect()
 }
 
+/// The interfaces that IPv4's default goes out by: those of the one with the lowest metric, all hops of it. One with
+/// a higher metric waits until that is gone.
+pub(crate) fn carrying(routes: &[Route]) -> Vec<u32> {
+    let defaults = || routes.iter().filter(|route| route.dst.len == 0);
+    let best = defaults().map(|route| route.metric).min();
+    defaults()
+        .find(|route| Some(route.metric) == best)
+        .into_iter()
+        .flat_map(|route| &route.hops)
+        .map(|hop| hop.ifindex)
+        .collect()
+}
+
 struct Reader<'a>(&'a Settings);
 
 impl Reader<'_> {
@@ -81,13 +95,22 @@ impl Reader<'_> {
     }
 }
 
+/// A word for a POSIX shell, whatever is in it: an interface may be called `e;id>x`.
+pub(crate) fn quoted(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-:=%@,+".contains(&byte);
+    if !word.is_empty() && word.bytes().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
 /// The name of a setting as sysctl takes it: with slashes, since an interface may have a dot in its name.
 fn sysctl(name: &str, value: &str) -> String {
     format!("net/{name}={value}")
 }
 
 fn write(settings: &[(String, &str)]) -> String {
-    let words: Vec<String> = settings.iter().map(|(name, value)| sysctl(name, value)).collect();
+    let words: Vec<String> = settings.iter().map(|(name, value)| quoted(&sysctl(name, value))).collect();
     format!("sysctl -w {}", words.join(" "))
 }
 
@@ -102,7 +125,7 @@ pub(crate) fn of_link(link: &GatewayLink, settings: &Settings, split_is_in_force
             object: dev.to_owned(),
             got: if link.up { "no carrier" } else { "down" }.to_owned(),
             want: "up, with a carrier".to_owned(),
-            mend: if link.up { format!("plug {dev} in") } else { format!("ip link set {dev} up") },
+            mend: if link.up { format!("plug {dev} in") } else { format!("ip link set {} up", quoted(dev)) },
         });
     }
     if link.ipv4 {
@@ -191,8 +214,11 @@ pub(crate) fn one_way(link: &GatewayLink, settings: &Settings) -> Option<Finding
         got: "no masquerading: where clients are on it too, gateways answer them past this host, and TCP breaks".to_owned(),
         want: "flows that leave by the gateways have this host's address".to_owned(),
         mend: format!(
-            "nft 'add table ip failover_masq; add chain ip failover_masq out {{ type nat hook postrouting priority srcnat; }}; \
-             add rule ip failover_masq out oifname \"{dev}\" masquerade'"
+            "nft {}",
+            quoted(&format!(
+                "add table ip failover_masq; add chain ip failover_masq out {{ type nat hook postrouting priority srcnat; }}; \
+                 add rule ip failover_masq out oifname \"{dev}\" masquerade"
+            ))
         ),
     })
 }
@@ -287,10 +313,53 @@ pub(crate) fn of_rules(rules: &[Rule], marks: Marks) -> Vec<Finding> {
         .collect()
 }
 
+/// Rules of others that are asked before ours and lead packets of ours elsewhere: past the split, and past probes.
+///
+/// One for packets that somebody else marked has none of ours, and one that looks at our bits is told as such.
+pub(crate) fn before_ours(rules: &[Rule], marks: Marks) -> Vec<Finding> {
+    let leads = |rule: &&Rule| match rule.action {
+        // The kernel's own for its VRFs has no table.
+        RuleAction::Look { table, suppress } => ![0, LOCAL].contains(&table) && !(table == MAIN && suppress.is_some()),
+        _ => false,
+    };
+    let takes_ours = |rule: &&Rule| {
+        let takes = |Marked { mark, mask, not }| {
+            let (bits, whole) = (mark & !marks.mask, mask & marks.mask == marks.mask);
+            not || bits == 0 && !(mark == 0 && whole)
+        };
+        rule.mark.is_none_or(takes) && !is_in_the_way(rule, marks)
+    };
+    let is_before = |rule: &&Rule| !rule.is_ours() && (1..*priority::OURS.start()).contains(&rule.priority);
+    let found = rules.iter().filter(is_before).filter(leads).filter(takes_ours);
+    found
+        .map(|rule| {
+            let family = if rule.ipv6 { "ip -6" } else { "ip" };
+            Finding {
+                slug: "rule-before",
+                severity: Severity::Warning,
+                object: format!("{family} rule {rule}"),
+                got: "it is asked before the rules of the split and of probes: what it takes goes past both".to_owned(),
+                want: format!("a priority above {}", priority::OURS.end()),
+                mend: behind_ours(rule, family),
+            }
+        })
+        .collect()
+}
+
+/// The same rule at a priority behind ours; of several the order stays.
+fn behind_ours(rule: &Rule, family: &str) -> String {
+    let priority = priority::OURS.end() + rule.priority;
+    if rule.asks_more && rule.more.is_none() {
+        return format!("add it with the priority {priority} and delete this one (see: {family} rule)");
+    }
+    let new = Rule { priority, ..rule.clone() };
+    format!("{family} rule add {new} && {family} rule del {rule}")
+}
+
 /// The same rule, without bits that it does not need.
 fn with_mask(rule: &Rule, mask: u32) -> String {
     let family = if rule.ipv6 { "ip -6" } else { "ip" };
-    if rule.asks_more {
+    if rule.asks_more && rule.more.is_none() {
         return format!("give its fwmark the mask {mask:#x} (see: {family} rule)");
     }
     let new = Rule { mark: rule.mark.map(|marked| Marked { mask, ..marked }), ..rule.clone() };
@@ -301,7 +370,8 @@ fn with_mask(rule: &Rule, mask: u32) -> String {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::types::rule::RuleAction;
+    use crate::types::net::Prefix;
+    use crate::types::route::{Hop, RouteKind};
 
     const GOOD: &[(&str, &str)] = &[
         ("ipv4/conf/all/rp_filter", "0"),
@@ -427,5 +497,86 @@ mod tests {
             "ip rule add priority 100 fwmark 0x1/0xff00ffff table 52 protocol 3 && \
              ip rule del priority 100 fwmark 0x1/0xffffffff table 52 protocol 3"
         );
+    }
+
+    #[test]
+    fn a_shell_reads_every_word_as_it_is() {
+        for (word, text) in [
+            ("net/ipv4/conf/eth0.1/rp_filter=2", "net/ipv4/conf/eth0.1/rp_filter=2"),
+            ("e;id>x", "'e;id>x'"),
+            ("it's", "'it'\\''s'"),
+            ("$(id)", "'$(id)'"),
+            ("", "''"),
+        ] {
+            assert_eq!(quoted(word), text);
+        }
+        let odd = GatewayLink { dev: "e;id>x".to_owned(), up: false, ..link() };
+        let settings = with(&[("ipv4/conf/e;id>x/rp_filter", "1"), ("ipv4/conf/e;id>x/forwarding", "1")]);
+        let mends: Vec<String> = of_link(&odd, &settings, false).into_iter().map(|finding| finding.mend).collect();
+        assert_eq!(mends, ["ip link set 'e;id>x' up", "sysctl -w 'net/ipv4/conf/e;id>x/rp_filter=2'"]);
+        let quote = GatewayLink { dev: "a'b".to_owned(), ..link() };
+        let mend = one_way(&quote, &with(&[("ipv4/conf/a'b/forwarding", "1")])).unwrap().mend;
+        assert!(mend.starts_with("nft 'add table") && mend.contains("\"a'\\''b\""), "{mend}");
+    }
+
+    #[test]
+    fn a_default_that_waits_carries_nothing() {
+        let route = |metric, indices: &[u32]| Route {
+            dst: Prefix { addr: std::net::Ipv4Addr::UNSPECIFIED.into(), len: 0 },
+            table: MAIN,
+            metric,
+            kind: RouteKind::UNICAST,
+            hops: indices
+                .iter()
+                .map(|ifindex| Hop { via: None, ifindex: *ifindex, weight: 1, onlink: false })
+                .collect(),
+            source: None,
+            proto: 3,
+        };
+        assert_eq!(carrying(&[route(200, &[3]), route(100, &[2])]), [2]);
+        assert_eq!(carrying(&[route(0, &[2, 4]), route(100, &[3])]), [2, 4]);
+        assert_eq!(carrying(&[]), [0; 0]);
+    }
+
+    #[test]
+    fn a_rule_before_ours_is_moved_behind_them() {
+        let rule = Rule {
+            ipv6: false,
+            priority: 100,
+            mark: None,
+            action: RuleAction::Look { table: 500, suppress: None },
+            proto: 3,
+            asks_more: true,
+            more: Some(" from 192.0.2.200/32".to_owned()),
+            source_ports: None,
+        };
+        let mend = |rule: &Rule| before_ours(std::slice::from_ref(rule), Marks::USUAL).pop().map(|found| found.mend);
+        assert_eq!(
+            mend(&rule).unwrap(),
+            "ip rule add priority 7299 from 192.0.2.200/32 table 500 protocol 3 && \
+             ip rule del priority 100 from 192.0.2.200/32 table 500 protocol 3"
+        );
+        assert!(mend(&Rule { more: None, ..rule.clone() }).unwrap().starts_with("add it with the priority 7299"));
+        let look = |table, suppress| Rule { action: RuleAction::Look { table, suppress }, ..rule.clone() };
+        let marked = |mark, mask, not| Rule { mark: Some(Marked { mark, mask, not }), ..rule.clone() };
+        for (rule, is_told) in [
+            (look(MAIN, None), true),
+            (look(MAIN, Some(0)), false),
+            (look(LOCAL, None), false),
+            (look(0, None), false),
+            (Rule { priority: 0, ..rule.clone() }, false),
+            (Rule { priority: 32_764, ..rule.clone() }, false),
+            (Rule { asks_more: false, more: None, proto: 70, ..rule.clone() }, false),
+            (Rule { action: RuleAction::Unreachable, ..rule.clone() }, false),
+            // Somebody else's mark; none at all; all but somebody's.
+            (marked(0x100, 0xff00, false), false),
+            (marked(0, u32::MAX, false), false),
+            (marked(0, 0xff00, false), true),
+            (marked(0xca6c, u32::MAX, true), true),
+            // Told as a collision.
+            (marked(0x2_0000, 0xff_0000, false), false),
+        ] {
+            assert_eq!(mend(&rule).is_some(), is_told, "{rule}");
+        }
     }
 }

@@ -134,6 +134,7 @@ impl Report<'_> {
         let mut netlink = Netlink::open()?;
         let rules = [netlink.rules(false)?, netlink.rules(true)?].concat();
         self.tell("mark-collision", Ok(doctor::of_rules(&rules, marks)))?;
+        self.tell("rule-before", Ok(doctor::before_ours(&rules, marks)))?;
         let links = netlink.links()?;
         let (ways, astray) = ways(&mut netlink, gateways, &links)?;
         self.tell("gateway-astray", Ok(astray))?;
@@ -236,13 +237,12 @@ fn ways(
     let (mut carrying, mut learning) = (BTreeSet::new(), BTreeSet::new());
     for ipv6 in [false, true] {
         let routes = if found.is_empty() { Vec::new() } else { netlink.routes(ipv6, MAIN, None)? };
-        for route in routes.iter().filter(|route| route.dst.len == 0) {
-            let links = route.hops.iter().map(|hop| hop.ifindex);
-            match (ipv6, route.proto) {
-                (false, _) => carrying.extend(links),
-                (true, ADVERTISED) => learning.extend(links),
-                _ => {}
-            }
+        if !ipv6 {
+            carrying.extend(doctor::carrying(&routes));
+            continue;
+        }
+        for route in routes.iter().filter(|route| route.dst.len == 0 && route.proto == ADVERTISED) {
+            learning.extend(route.hops.iter().map(|hop| hop.ifindex));
         }
     }
     let others = links.iter().filter(|link| !link.loopback && link.up).count();
