@@ -118,6 +118,21 @@ fn a_gateway_that_is_on_no_link_is_told() {
     assert_eq!(slugs(&run), ["gateway-astray"], "the main table's router leads there");
     let run = doctor(&site, "gw doctor --gateway 10.0.9.1,dev=eth9").ended(1);
     assert!(run.records()[0]["got"].as_str().unwrap().contains("eth9"), "{run:#?}");
+    let run = doctor(&site, "gw doctor --gateway 10.0.2.1,dev=eth1").ended(1);
+    assert!(run.records()[0]["mend"].as_str().unwrap().contains("dev=eth2"), "{run:#?}");
+}
+
+#[test]
+fn a_split_that_somebody_flushed_is_told() {
+    let site = site();
+    let up = "{\"subject\":\"10.0.1.1\",\"status\":\"up\"}\n";
+    let plan = site.host.run_with("gw split --gateway 10.0.1.1", up).ended(0).stdout;
+    site.host.run_with("gw apply", &plan).ended(0);
+    doctor(&site, "gw doctor --gateway 10.0.1.1").ended(0);
+    site.host.sh("nft flush ruleset");
+    assert_eq!(slugs(&doctor(&site, "gw doctor --gateway 10.0.1.1").ended(1)), ["split-gone"]);
+    site.host.run_with("gw apply", &plan).ended(0);
+    doctor(&site, "gw doctor --gateway 10.0.1.1").ended(0);
 }
 
 #[test]

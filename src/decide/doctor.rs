@@ -3,7 +3,7 @@
 //! Sources: Linux `Documentation/networking/ip-sysctl.rst` (which of two settings wins),
 //! networkd.conf(5), nft(8).
 
-use super::gw_rules::is_in_the_way;
+use super::gw_rules::{is_in_the_way, is_of_gateways};
 use crate::types::gateway::{Marks, priority};
 use crate::types::route::{LOCAL, MAIN, Route};
 use crate::types::rule::{Marked, Rule, RuleAction};
@@ -54,7 +54,7 @@ pub(crate) struct GatewayLink {
     pub(crate) carries_default: bool,
     /// So does IPv6's, and a router advertisement has said so.
     pub(crate) learns_default: bool,
-    /// Clients may be on it too: it has several gateways, or the host has no other.
+    /// Clients must be on it too: the host has no link without gateways.
     pub(crate) is_shared: bool,
     pub(crate) up: bool,
     pub(crate) carrier: bool,
@@ -220,6 +220,19 @@ pub(crate) fn one_way(link: &GatewayLink, settings: &Settings) -> Option<Finding
                  add rule ip failover_masq out oifname \"{dev}\" masquerade"
             ))
         ),
+    })
+}
+
+/// Rules that look marks up which nothing sets any more.
+pub(crate) fn split_gone(rules: &[Rule], stands: bool) -> Option<Finding> {
+    let left = rules.iter().filter(|rule| is_of_gateways(rule)).count();
+    (left > 0 && !stands).then(|| Finding {
+        slug: "split-gone",
+        severity: Severity::Error,
+        object: "inet failover_gw".to_owned(),
+        got: format!("no such table, and {left} rules of a split: all new flows leave by the main table's default"),
+        want: "the table, or no rules either".to_owned(),
+        mend: "gw clear --all; then let the next round apply the split again (gateways --once CONFIG)".to_owned(),
     })
 }
 

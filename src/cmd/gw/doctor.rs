@@ -135,6 +135,8 @@ impl Report<'_> {
         let rules = [netlink.rules(false)?, netlink.rules(true)?].concat();
         self.tell("mark-collision", Ok(doctor::of_rules(&rules, marks)))?;
         self.tell("rule-before", Ok(doctor::before_ours(&rules, marks)))?;
+        let stands = rule_set.lines().any(|line| line.starts_with("table inet failover_gw"));
+        self.tell("split-gone", Ok(doctor::split_gone(&rules, stands).into_iter().collect()))?;
         let links = netlink.links()?;
         let (ways, astray) = ways(&mut netlink, gateways, &links)?;
         self.tell("gateway-astray", Ok(astray))?;
@@ -205,16 +207,28 @@ fn ways(
     let mut found: Vec<(&Link, Vec<IpAddr>)> = Vec::new();
     let mut astray = Vec::new();
     for gateway in gateways {
+        // Where the main table has it on a network of this host.
+        let way = netlink.way_to(gateway.addr, 0)?.ok();
+        let hop = way.as_ref().and_then(|way| way.hops.first()).filter(|hop| hop.via.is_none());
+        let by_route = hop.and_then(|hop| links.iter().find(|link| link.index == hop.ifindex && !link.loopback));
         let link = match &gateway.dev {
             Some(dev) => links.iter().find(|link| link.is_called(dev)),
-            None => match netlink.way_to(gateway.addr, 0)? {
-                Ok(route) => {
-                    let hop = route.hops.first().filter(|hop| hop.via.is_none());
-                    hop.and_then(|hop| links.iter().find(|link| link.index == hop.ifindex && !link.loopback))
-                }
-                Err(_) => None,
-            },
+            None => by_route,
         };
+        let is_link_local = matches!(gateway.addr, IpAddr::V6(addr) if addr.is_unicast_link_local());
+        if let (Some(named), Some(found)) = (link, by_route)
+            && named.index != found.index
+            && !is_link_local
+        {
+            astray.push(Finding {
+                slug: "gateway-astray",
+                severity: Severity::Error,
+                object: gateway.subject(),
+                got: format!("named on {}, and on {} by its address", named.name, found.name),
+                want: "on the link that its network is on".to_owned(),
+                mend: format!("dev={} where the gateway is described", found.name),
+            });
+        }
         match link {
             Some(link) => match found.iter_mut().find(|(known, _)| known.index == link.index) {
                 Some((_, on_it)) => on_it.push(gateway.addr),
@@ -245,7 +259,8 @@ fn ways(
             learning.extend(route.hops.iter().map(|hop| hop.ifindex));
         }
     }
-    let others = links.iter().filter(|link| !link.loopback && link.up).count();
+    let has_gateway = |link: &Link| found.iter().any(|(known, _)| known.index == link.index);
+    let elsewhere = links.iter().any(|link| !link.loopback && link.up && !has_gateway(link));
     let of = |(link, on_it): (&Link, Vec<IpAddr>)| {
         let (ipv4, ipv6) = (on_it.iter().any(IpAddr::is_ipv4), on_it.iter().any(IpAddr::is_ipv6));
         GatewayLink {
@@ -254,8 +269,7 @@ fn ways(
             ipv6,
             carries_default: carrying.contains(&link.index),
             learns_default: learning.contains(&link.index),
-            is_shared: others == 1
-                || [IpAddr::is_ipv4, IpAddr::is_ipv6].iter().any(|of| on_it.iter().filter(|addr| of(addr)).count() > 1),
+            is_shared: !elsewhere,
             up: link.up,
             carrier: link.carrier,
         }
