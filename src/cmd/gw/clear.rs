@@ -12,7 +12,7 @@ use crate::types::gateway::{Marks, TABLES};
 use crate::types::link::OUR_PROTO;
 use crate::types::route::Route;
 use crate::types::rule::Rule;
-use crate::wire::nft::gateway::{counted, is_split, table_name};
+use crate::wire::nft::gateway::{counted, is_named, is_split, table_name};
 use crate::wire::nft::list;
 use clap::{ArgMatches, Args};
 use std::collections::BTreeSet;
@@ -129,10 +129,12 @@ fn look(kernel: &mut Kernel, name: Option<&str>, kept: Option<&Loaded>) -> Resul
     let mut own: BTreeSet<u32> = kept.iter().flat_map(|kept| kept.numbers.iter().copied()).collect();
     let mut is_alone = true;
     for table in tables.into_iter().filter(|table| is_split(table)) {
-        let is_meant = name.is_none_or(|name| table_name(name) == table);
-        if name.is_some() {
-            let text = kernel.nft.list(&["table", "inet", &table], &table)?.unwrap_or_default();
-            for (told, _) in counted(&list::parse(&text).map_err(foreign)?) {
+        let mut is_meant = name.is_none_or(|name| table_name(name) == table);
+        if let Some(name) = name {
+            let Some(text) = kernel.nft.list(&["table", "inet", &table], &table)? else { continue };
+            let listed = list::parse(&text).map_err(foreign)?;
+            is_meant &= is_named(&listed, name);
+            for (told, _) in counted(&listed) {
                 if is_meant {
                     own.insert(told.number);
                 } else {

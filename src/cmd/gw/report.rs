@@ -10,7 +10,7 @@ use crate::sys::clock;
 use crate::sys::nft::Nft;
 use crate::sys::privilege::{self, Capability};
 use crate::types::time::WallTime;
-use crate::wire::nft::gateway::{Counted, counted, table_name};
+use crate::wire::nft::gateway::{Counted, counted, is_named, table_name};
 use crate::wire::nft::list;
 use clap::{ArgMatches, Args};
 use std::collections::BTreeMap;
@@ -52,13 +52,16 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         Some(memory) => memory.read(process, Ok)?,
         None => None,
     };
-    let Some(text) = nft.list(&["table", "inet", &table], &table)? else {
+    let text = nft.list(&["table", "inet", &table], &table)?;
+    let (wall, boot) = (clock::wall(), clock::boot());
+    let listed = text
+        .map(|text| list::parse(&text))
+        .transpose()
+        .map_err(|why| Failure::input(format!("cannot read what nft lists of {table}: {why} (nft 1.0.6 or newer?)")))?;
+    let Some(listed) = listed.filter(|listed| is_named(listed, &flags.name)) else {
         process.complain(&format!("no split {} is applied (see: gw apply)", flags.name));
         return Ok(Exit::No);
     };
-    let (wall, boot) = (clock::wall(), clock::boot());
-    let listed = list::parse(&text)
-        .map_err(|why| Failure::input(format!("cannot read what nft lists of {table}: {why} (nft 1.0.6 or newer?)")))?;
     let applied: Option<Loaded> = memory(&flags.name, process).read(process, Ok)?;
     let made = applied.as_ref().map_or((wall.unix_us, boot.as_ms()), |applied| (applied.since_us, applied.since_ms));
     let mut left = applied.map(|applied| applied.left).unwrap_or_default();

@@ -498,6 +498,12 @@ fn comment(line: &str) -> Option<&str> {
     line.split_once(" comment \"")?.1.strip_suffix('"')
 }
 
+/// The same of a table that was listed in JSON: whether it is that of the split `name`, or does not say.
+pub(crate) fn is_named(table: &Table, name: &str) -> bool {
+    let comments = table.chains.values().flat_map(|chain| &chain.rules).filter_map(|rule| rule.comment.as_deref());
+    comments.filter_map(|comment| comment.strip_prefix("split ")).all(|own| own == name)
+}
+
 /// Whether the table of another split than `name` has got this one's name.
 pub(crate) fn is_of(listing: &str, name: &str) -> bool {
     split_of(listing).is_none_or(|own| own == name)
@@ -650,6 +656,9 @@ mod tests {
             ("fe80::1%eth0", 2, 0.25, Marks::USUAL)
         );
         assert!(told.is_ipv6() && told.name.as_deref() == Some("dsl"));
+        let named = text.replace("fe80::1%eth0 0.25 0x00ff0000 dsl", "split voip");
+        assert!(is_named(&table, "-") && is_named(&parse(&named).unwrap(), "voip"));
+        assert!(!is_named(&parse(&named).unwrap(), "VoIP"));
         assert_eq!((counted.sent.bytes, counted.new, counted.received), (500, 2, Counter::default()));
     }
 
