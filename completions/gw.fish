@@ -121,7 +121,7 @@ complete -c gw -n "__fish_gw_using_subcommand split" -l redistribute -d 'Who get
 proportional\t'All living ones, in proportion'
 next-tier\t'The living ones of the next tier, in proportion'"
 complete -c gw -n "__fish_gw_using_subcommand split" -l mark-mask -d 'The bits of a mark that are ours' -r
-complete -c gw -n "__fish_gw_using_subcommand split" -l standby -d 'While FILE, or standby.GATEWAY beside it, is there that gateway gets no new flows' -r -F
+complete -c gw -n "__fish_gw_using_subcommand split" -l standby -d 'While FILE.GATEWAY (by default standby.GATEWAY), by address or name, is there that gateway gets no new flows' -r -F
 complete -c gw -n "__fish_gw_using_subcommand split" -l max-skew -d 'Once, take a record without arrival by its own time, at most so far ahead of ours' -r
 complete -c gw -n "__fish_gw_using_subcommand split" -l state -d 'Remember from run to run' -r -F
 complete -c gw -n "__fish_gw_using_subcommand split" -l renew -d 'Repeat the conclusion at least every D, for as long as what it rests on holds' -r

@@ -32,6 +32,19 @@ fn host(lab: &Lab) -> Host {
     lab.host("n1", &[])
 }
 
+/// A person knows a gateway by its name.
+#[test]
+fn a_standby_file_may_have_the_name() {
+    let lab = Lab::new();
+    let host = host(&lab);
+    let up = says("192.0.2.1", "up") + &says("192.0.2.2", "up");
+    let line = "gw split --gateway 192.0.2.1,name=dsl --gateway 192.0.2.2,name=cable";
+    fs::write(host.folder.join("state/standby.cable"), "new modem\n").unwrap();
+    assert_eq!(shares(&host.run_with(line, &up).ended(0).one()), [1.0, 0.0]);
+    fs::rename(host.folder.join("state/standby.cable"), host.folder.join("state/standby.192.0.2.1")).unwrap();
+    assert_eq!(shares(&host.run_with(line, &up).ended(0).one()), [0.0, 1.0]);
+}
+
 /// The samples, unmodified, through to a plan: known-faults 7.
 #[test]
 fn an_env_conf_becomes_gateways_and_a_plan() {

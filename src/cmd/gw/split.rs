@@ -49,7 +49,7 @@ struct Flags {
     #[arg(long, value_name = "MASK", default_value_t = Marks::USUAL)]
     mark_mask: Marks,
 
-    /// While FILE, or standby.GATEWAY beside it, is there that gateway gets no new flows
+    /// While FILE.GATEWAY (by default standby.GATEWAY), by address or name, is there that gateway gets no new flows
     #[arg(long, value_name = "FILE")]
     standby: Option<PathBuf>,
 
@@ -141,7 +141,11 @@ impl<'a> Splitter<'a> {
             if status != Status::Unknown {
                 self.remembered.up.insert(subject.clone(), lives);
             }
-            let rests = standby_of(self.flags.standby.as_deref(), subject)?.is_some();
+            // By its address, or by the name that a person knows it by.
+            let mut rests = false;
+            for known_as in [Some(subject), gateway.name.as_ref()].into_iter().flatten() {
+                rests |= standby_of(self.flags.standby.as_deref(), known_as)?.is_some();
+            }
             words.push(if rests { "standby" } else { status.as_str() });
             candidates.push(Candidate { weight: gateway.weight.0, tier: gateway.tier, alive: lives && !rests });
         }
