@@ -185,6 +185,21 @@ fn a_rule_that_is_asked_before_ours_is_moved_behind_them() {
     assert!(found["mend"].as_str().unwrap().contains("see: ip rule"), "{found}");
 }
 
+/// nft does not show them.
+#[test]
+fn a_rule_of_iptables_legacy_with_our_bits_is_told() {
+    let site = site();
+    for (program, set) in [("iptables-legacy", "--set-mark 0x40000"), ("ip6tables-legacy", "--or-mark 0x10000")] {
+        site.host.sh(&format!("{program} -t mangle -A PREROUTING -j MARK --set-mark 0x100"));
+        doctor(&site, ALL).ended(0);
+        site.host.sh(&format!("{program} -t mangle -A PREROUTING -j MARK {set}"));
+        let found = doctor(&site, ALL).ended(1).one();
+        assert_eq!(found["subject"], "mark-collision");
+        assert!(found["object"].as_str().unwrap().contains("of iptables-legacy"), "{found}");
+        site.host.sh(&format!("{program} -t mangle -F"));
+    }
+}
+
 #[test]
 fn an_interface_may_be_called_anything() {
     let site = site();

@@ -332,7 +332,7 @@ pub(crate) fn of_rules(rules: &[Rule], marks: Marks) -> Vec<Finding> {
 pub(crate) fn before_ours(rules: &[Rule], marks: Marks) -> Vec<Finding> {
     let leads = |rule: &&Rule| match rule.action {
         // The kernel's own for its VRFs has no table.
-        RuleAction::Look { table, suppress } => ![0, LOCAL].contains(&table) && !(table == MAIN && suppress.is_some()),
+        RuleAction::Look { table, suppress } => !([0, LOCAL].contains(&table) || table == MAIN && suppress.is_some()),
         _ => false,
     };
     let takes_ours = |rule: &&Rule| {

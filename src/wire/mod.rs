@@ -11,6 +11,7 @@ pub(crate) mod fence;
 pub(crate) mod flow;
 pub(crate) mod heartbeat;
 pub(crate) mod icmp;
+pub(crate) mod iptables;
 pub(crate) mod keys;
 pub(crate) mod ndp;
 pub(crate) mod networkd;

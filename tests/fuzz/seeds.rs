@@ -211,6 +211,7 @@ pub(crate) fn of(name: &str) -> Vec<Vec<u8>> {
             seeds
         }
         "foreign_settings" => texts(&[
+            "*mangle\n-A INPUT -m comment --comment \"a \\\" b\" -j MARK --set-xmark 0x40000/0xffffffff\nCOMMIT\n",
             "[Network]\nManageForeignRoutingPolicyRules=no\nManageForeignRoutes = off\n",
             "flush ruleset\n\ntable inet filter {\n\tchain input {\n\t\ttype filter hook input priority filter;\n\t}\n}\n",
             "table ip other {\n\tchain c {\n\t\tct mark & 0x00030000 vmap { 0x00010000 : accept }\n\t\tmeta mark set ct mark & 0xff00\n\t}\n}\n",

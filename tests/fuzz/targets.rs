@@ -14,7 +14,8 @@ use crate::types::time::{Span, Tick, WallTime};
 use crate::wire::heartbeat::{ClusterHash, Frame, PeerHash};
 use crate::wire::keys::Keys;
 use crate::wire::{
-    arp, clusterip, ctnetlink, dns, env_conf, ethernet, flow, icmp, ndp, networkd, nft, nft_conf, proc, tcp, vrrp,
+    arp, clusterip, ctnetlink, dns, env_conf, ethernet, flow, icmp, iptables, ndp, networkd, nft, nft_conf, proc, tcp,
+    vrrp,
 };
 use std::fmt::{Debug, Display};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -155,6 +156,7 @@ fn foreign_settings(bytes: &[u8]) {
     let _ = networkd::removes_foreign([text]);
     let _ = nft_conf::flushes_all(text);
     let _ = nft::marks::overlap(text, Marks::USUAL);
+    let _ = iptables::overlap(text, Marks::USUAL);
     let _ = nft::gateway::told(text);
 }
 

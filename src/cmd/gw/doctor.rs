@@ -6,13 +6,15 @@ use crate::cli::{Exit, Failure, Process, Reason, Verb};
 use crate::decide::doctor::{self, Finding, GatewayLink, Settings, Severity};
 use crate::record::Head;
 use crate::record::doctor::{DOCTOR_COLUMNS, DOCTOR_SCHEMA, Found};
+use crate::sys::clock::Deadline;
 use crate::sys::netlink::Netlink;
 use crate::sys::nft::Nft;
 use crate::sys::privilege::{self, Capability};
-use crate::sys::{self, state, sysctl};
+use crate::sys::{self, process, state, sysctl};
 use crate::types::gateway::{Gateway, Marks};
 use crate::types::link::Link;
 use crate::types::route::MAIN;
+use crate::wire::iptables::overlap as overlap_of_iptables;
 use crate::wire::nft::marks::overlap;
 use crate::wire::{networkd, nft_conf};
 use clap::{ArgMatches, Args};
@@ -54,6 +56,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let mut report = Report { found: 0, looked: 0, process };
     report.privileges()?;
     report.tell("nft", of_rules(&rule_set, flags.mark_mask))?;
+    report.tell("mark-collision", of_legacy_rules(report.process.deadline(LIST), flags.mark_mask))?;
     report.routing(&gateways, rule_set.as_deref().unwrap_or_default(), flags.mark_mask)?;
     let networkd = read_networkd();
     report.tell("networkd", networkd.map(|files| of_networkd(&files)))?;
@@ -184,6 +187,30 @@ fn of_rules(rule_set: &Result<String, Failure>, marks: Marks) -> Result<Vec<Find
         }
         Err(failure) => Err(failure.clone()),
     }
+}
+
+/// The rules of iptables that nft does not show, where there are some and the program that tells them.
+fn of_legacy_rules(deadline: Deadline, marks: Marks) -> Result<Vec<Finding>, Failure> {
+    let mut findings = Vec::new();
+    for (names, program) in [("ip_tables_names", "iptables-legacy-save"), ("ip6_tables_names", "ip6tables-legacy-save")]
+    {
+        let Some(loaded) = state::read(&Path::new("/proc/net").join(names))? else { continue };
+        // To ask for a table loads it.
+        if !loaded.split(|byte| *byte == b'\n').any(|name| name == b"mangle") {
+            continue;
+        }
+        let Ok(path) = process::find(program, "iptables", "look at", "the rules of iptables") else { continue };
+        let done = process::run(&path, &["-t", "mangle"], b"", deadline)?;
+        if !done.status.success() {
+            let said = String::from_utf8_lossy(&done.stderr);
+            let why = said.lines().next().unwrap_or("it did not say why");
+            let why = format!("cannot look at the rules of iptables: {program}: {why}");
+            return Err(Failure::new(Exit::Refused, Reason::Refused, why));
+        }
+        let rule = overlap_of_iptables(&String::from_utf8_lossy(&done.stdout), marks);
+        findings.extend(rule.map(|rule| doctor::of_foreign(&rule, marks)));
+    }
+    Ok(findings)
 }
 
 /// Something without which nothing goes.
