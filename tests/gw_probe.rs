@@ -587,6 +587,32 @@ fn sixty_four_gateways_are_one_round() {
     ended_clean(&site.host, &before);
 }
 
+/// Whatever this host has too few of: each gateway has its record.
+#[test]
+fn a_gateway_without_a_socket_has_its_record() {
+    let site = Site::one_link(1);
+    let before = routing(&site.host);
+    let many: Vec<String> = (10..71).map(|n| format!("192.0.2.{n}")).collect();
+    let gw = binary("gw").display().to_string();
+    for (method, target) in [("icmp", "203.0.113.1"), ("tcp", "203.0.113.1:80")] {
+        for limit in [16, 20, 40] {
+            let line = format!("{gw} probe {} {QUICK} --method {method} --target {target}", named(&many));
+            let mut command = Command::new("nsenter");
+            command.arg(format!("--net=/run/netns/{}", site.host.ns));
+            command.args(["sh", "-c", &format!("ulimit -n {limit}; exec {line}")]);
+            site.host.environment(&mut command);
+            let run = Run::new(&line, command.output().unwrap()).ended(71);
+            let records = run.records();
+            assert_eq!(records.len(), many.len(), "{limit}: {run:#?}");
+            let without: Vec<&Value> = records.iter().filter(|record| record["error"].is_object()).collect();
+            assert!(!without.is_empty() && without.iter().all(|record| status(record) == "unknown"));
+            assert!(without.iter().all(|record| record["error"]["errno"] == "EMFILE"), "{run:#?}");
+            assert!(run.stderr.contains("raise the limit of open files"), "{run:#?}");
+            ended_clean(&site.host, &before);
+        }
+    }
+}
+
 #[test]
 fn without_the_right_nothing_is_tried() {
     let site = Site::one_link(1);

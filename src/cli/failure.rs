@@ -140,6 +140,7 @@ impl From<sys::Error> for Failure {
                     Errno::EOPNOTSUPP | Errno::EPROTONOSUPPORT | Errno::EAFNOSUPPORT => {
                         (Exit::Missing, Reason::NoSuchFeature, " (this kernel lacks it)")
                     }
+                    Errno::EMFILE => (Exit::Refused, Reason::Refused, " (raise the limit of open files: ulimit -n)"),
                     _ => (Exit::Refused, Reason::Refused, ""),
                 };
                 Failure { exit, reason, errno: Some(errno), sentence: sentence + hint }

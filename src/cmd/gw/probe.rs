@@ -344,7 +344,24 @@ impl<'a> Prober<'a> {
     }
 
     /// Asks through all gateways, and finds out what became of it; a signal ends it before.
+    ///
+    /// What this host refuses leaves those gateways unknown that it was needed for, each with its record.
     fn round(
+        &mut self,
+        outlet: &mut Outlet<'_>,
+        courses: &mut [Course],
+        deadline: Option<Tick>,
+    ) -> Result<Option<Signal>, Failure> {
+        match self.go_round(outlet, courses, deadline) {
+            Err(failure) if failure.reason != Reason::WriteFailed => {
+                courses.iter_mut().filter(|course| course.asks()).for_each(|course| course.failed(failure.clone()));
+                Ok(None)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn go_round(
         &mut self,
         outlet: &mut Outlet<'_>,
         courses: &mut [Course],
@@ -388,7 +405,14 @@ impl<'a> Prober<'a> {
                 }
             };
             course.gateway.dev = Some(link.name.clone());
-            let Some(number) = self.ways.number(&course.subject)? else {
+            let number = match self.ways.number(&course.subject) {
+                Ok(number) => number,
+                Err(error) => {
+                    course.failed(error);
+                    continue;
+                }
+            };
+            let Some(number) = number else {
                 let why = format!("cannot probe {}: other runs use all marks of probes (try again)", course.subject);
                 course.failed(Failure::new(Exit::Undecided, Reason::LockHeld, why));
                 continue;

@@ -267,7 +267,10 @@ impl Ways {
             if !self.held.contains_key(&number) {
                 let orphan = match orphans.entry(number) {
                     Entry::Occupied(entry) => entry.into_mut(),
-                    Entry::Vacant(entry) => entry.insert(lock(number)?),
+                    Entry::Vacant(entry) => entry.insert(lock(number).unwrap_or_else(|error| {
+                        agreed.left.push(error.into());
+                        None
+                    })),
                 };
                 if orphan.is_none() {
                     continue;
