@@ -528,7 +528,7 @@ fn nothing_stays_behind_however_it_ends() {
     for (signal, ends) in [(Signal::SIGTERM, -15), (Signal::SIGINT, -2)] {
         let mut run = start(&site.host, &format!("--gateway {}", site.address(1)));
         run.signal(signal);
-        assert_eq!(run.ends(5 * SECOND), ends);
+        assert_eq!(run.ends(5 * SECOND), ends, "{} {}", run.text(), run.complaints());
         ended_clean(&site.host, &before);
     }
     // Killed: of both families.

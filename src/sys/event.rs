@@ -94,6 +94,7 @@ impl Signals {
 
     /// Ends this process by `signal` itself, as whoever sent it expects to see.
     pub(crate) fn die(&self, signal: Signal) {
+        super::raw::let_end(signal);
         let _ = nix::sys::signal::raise(signal);
         let _ = self.mask.thread_unblock();
     }

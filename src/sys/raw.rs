@@ -53,6 +53,13 @@ pub(crate) fn effective_capabilities() -> u64 {
     if done == 0 { u64::from(data[0].effective) | u64::from(data[1].effective) << 32 } else { 0 }
 }
 
+/// Lets a signal end this process again, also where whoever started it had it ignored (`nohup`, a job in the
+/// background of a script).
+pub(crate) fn let_end(signal: nix::sys::signal::Signal) {
+    // SAFETY: the default disposition is no handler that could run.
+    unsafe { libc::signal(signal as libc::c_int, libc::SIG_DFL) };
+}
+
 /// Fills an array with numbers that nobody can predict (getrandom(2)).
 pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
