@@ -132,7 +132,11 @@ fn flows(site: &Site, pause: Duration, time: Duration) -> JoinHandle<Vec<Flow>> 
             begun.push((at, socket));
             std::thread::sleep(pause);
         }
-        std::thread::sleep(Duration::from_millis(300));
+        // Those that were answered have it by now, whatever was lost.
+        let last = begun.last().map(|(_, socket)| socket).unwrap();
+        last.set_nonblocking(false).unwrap();
+        last.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        let _ = last.peek(&mut [0; 64]);
         let mut buffer = [0; 64];
         let mut answered = |socket: UdpSocket| {
             let length = socket.recv(&mut buffer).ok()?;
@@ -469,7 +473,7 @@ fn from_cron_runs_do_not_get_into_each_others_way() {
     assert_eq!((status, said.as_str()), (0, ""), "{complained}");
     assert_eq!(site.host.sh("nft list ruleset; ip rule show pref 7010"), "", "--check changes nothing");
     let first = recipe(&site, &format!("--once {config}")).stdout(Stdio::piped()).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(150));
+    eventually("it probes", 5 * SECOND, || site.host.sh("ip rule").contains("7100:"));
     let (status, said, complained) = run(&site, &format!("--once {config}"));
     assert!(status == 75 && said.is_empty() && complained.contains("runs already"), "{status} {said}{complained}");
     assert!(first.wait_with_output().unwrap().status.success());

@@ -154,9 +154,7 @@ pub(crate) fn of_link(link: &GatewayLink, settings: &Settings, split_is_in_force
             });
         }
         let forwards = read.number(&format!("ipv4/conf/{dev}/forwarding")) == Some(1);
-        let of = |dev: &str| read.number(&format!("ipv4/conf/{dev}/accept_redirects")).unwrap_or(0) > 0;
-        // A router believes redirects only where both say so, a host where one does.
-        if if forwards { of("all") && of(dev) } else { of("all") || of(dev) } {
+        if believes_redirects(settings, dev, false) {
             findings.push(Finding {
                 slug: "accept-redirects",
                 severity: Severity::Warning,
@@ -178,7 +176,7 @@ pub(crate) fn of_link(link: &GatewayLink, settings: &Settings, split_is_in_force
         // One for all: a single interface does not forward by itself.
         if read.number("ipv6/conf/all/forwarding") != Some(1) {
             findings.push(not_forwarding("ipv6/conf/all/forwarding", "ipv6"));
-            if number("accept_redirects").unwrap_or(0) > 0 {
+            if believes_redirects(settings, dev, true) {
                 findings.push(Finding {
                     slug: "accept-redirects",
                     severity: Severity::Warning,
@@ -249,6 +247,23 @@ pub(crate) fn of_foreign(rule: &str, marks: Marks) -> Finding {
 }
 
 const OTHER_BITS: &str = "use other bits: --mark-mask with split and probe";
+
+/// Whether a router on the link may say that another one is nearer to an address.
+pub(crate) fn believes_redirects(settings: &Settings, dev: &str, ipv6: bool) -> bool {
+    let read = Reader(settings);
+    let forwards = |of: &str| read.number(of) == Some(1);
+    let of = |dev: &str| {
+        let family = if ipv6 { "ipv6" } else { "ipv4" };
+        read.number(&format!("{family}/conf/{dev}/accept_redirects")).unwrap_or(0) > 0
+    };
+    match ipv6 {
+        // A router never does.
+        true => !forwards("ipv6/conf/all/forwarding") && of(dev),
+        // A router only where both say so, a host where one does.
+        false if forwards(&format!("ipv4/conf/{dev}/forwarding")) => of("all") && of(dev),
+        false => of("all") || of(dev),
+    }
+}
 
 fn not_forwarding(name: &str, family: &str) -> Finding {
     Finding {

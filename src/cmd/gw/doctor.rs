@@ -143,16 +143,8 @@ impl Report<'_> {
         let links = netlink.links()?;
         let (ways, astray) = ways(&mut netlink, gateways, &links)?;
         self.tell("gateway-astray", Ok(astray))?;
-        let mut settings = Settings::new();
-        let devs = ways.iter().map(|link| link.dev.as_str()).chain(["all"]);
-        let names = devs.flat_map(doctor::asked_of).chain(
-            ["ipv4/ip_forward", "netfilter/nf_conntrack_count", "netfilter/nf_conntrack_max"].map(str::to_owned),
-        );
-        for name in names {
-            if let Some(value) = sysctl::read(&name)? {
-                settings.insert(name, value);
-            }
-        }
+        let devs: Vec<&str> = ways.iter().map(|link| link.dev.as_str()).collect();
+        let settings = settings_of(&devs)?;
         self.tell("conntrack", Ok(doctor::of_host(&settings)))?;
         let restores = rule_set.lines().any(|line| line == "table inet failover_gw {");
         let translates = rule_set.split_whitespace().any(|word| matches!(word, "masquerade" | "snat"));
@@ -169,6 +161,18 @@ impl Report<'_> {
         }
         self.tell("link", Ok(findings))
     }
+}
+
+/// What the kernel's settings are for these links, and for the host.
+pub(super) fn settings_of(devs: &[&str]) -> Result<Settings, Failure> {
+    let of_host = ["ipv4/ip_forward", "netfilter/nf_conntrack_count", "netfilter/nf_conntrack_max"].map(str::to_owned);
+    let mut settings = Settings::new();
+    for name in devs.iter().copied().chain(["all"]).flat_map(doctor::asked_of).chain(of_host) {
+        if let Some(value) = sysctl::read(&name)? {
+            settings.insert(name, value);
+        }
+    }
+    Ok(settings)
 }
 
 /// The rules of nft; empty where the program is missing.

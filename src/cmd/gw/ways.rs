@@ -148,6 +148,13 @@ impl Way {
     }
 }
 
+/// Whether a rule of another, that may take what carries the mark, is asked before those of probes. What is this
+/// host itself no target is.
+pub(super) fn is_before(rule: &Rule, mark: u32) -> bool {
+    let is_local = matches!(rule.action, RuleAction::Look { table: LOCAL, .. });
+    !rule.is_ours() && !is_local && rule.priority < priority::PROBED_NOWHERE && rule.takes(mark)
+}
+
 /// Where what was meant for a gateway is led instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Astray {
@@ -167,10 +174,7 @@ impl Astray {
             (Astray::Table(_) | Astray::Redirected(_), _) => false,
             (Astray::Nowhere, action) => !matches!(action, RuleAction::Look { .. }),
         };
-        let before = |rule: &&Rule| {
-            rule.ipv6 == ipv6 && !rule.is_ours() && rule.priority < priority::PROBED_NOWHERE && rule.takes(mark)
-        };
-        rules.iter().filter(before).find(leads)
+        rules.iter().filter(|rule| rule.ipv6 == ipv6 && is_before(rule, mark)).find(leads)
     }
 }
 
