@@ -279,6 +279,25 @@ impl Netlink {
         }
     }
 
+    /// Where the kernel has learned of one destination by itself what its routes do not say: where a router
+    /// redirected it to, or how long a packet may be. `None` where it cannot list that.
+    pub(crate) fn learned(&mut self, ipv6: bool) -> Option<Vec<IpAddr>> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = if ipv6 { AddressFamily::Inet6 } else { AddressFamily::Inet };
+        message.header.flags = RouteFlags::Cloned;
+        let mut learned = Vec::new();
+        let listed =
+            self.dump(RouteNetlinkMessage::GetRoute(message), "list", "what was learned of routes", |message| {
+                if let RouteNetlinkMessage::NewRoute(message) = message
+                    && message.header.flags.contains(RouteFlags::Cloned)
+                    && let Some(route) = route(&message)
+                {
+                    learned.push(route.dst.addr);
+                }
+            });
+        listed.ok().map(|()| learned)
+    }
+
     /// The way that the kernel would send a packet with this mark to `to`; the refusal where there is none.
     pub(crate) fn way_to(&mut self, to: IpAddr, mark: u32) -> Result<std::result::Result<Route, Refusal>> {
         let packet = Packet { to, mark, source: None, protocol: None, source_port: None, port: None };

@@ -2,7 +2,6 @@
 
 use super::Gateways;
 use super::course::{Aim, Course, Found, Plan, courses, lasts};
-use super::doctor::settings_of;
 use super::talk::{Asking, Wants, talk};
 use super::ways::{Astray, Own, Place, Way, Ways, is_before, place, source_ports};
 use crate::cli::args::{self, Changing, flags};
@@ -10,7 +9,6 @@ use crate::cli::stream::Woken;
 use crate::cli::{Exit, Failure, Process, Reason, Verb, complain};
 use crate::cmd::echo::{Pace, Train};
 use crate::cmd::watch::{Outlet, exit};
-use crate::decide::doctor::believes_redirects;
 use crate::decide::gw_probe::{Shown, beside_others, most_said};
 use crate::decide::monitor::{Fault, Settings};
 use crate::decide::tally::Tally;
@@ -446,21 +444,22 @@ impl<'a> Prober<'a> {
     fn refuse_astray(&mut self, courses: &mut [Course]) -> Result<(), Failure> {
         let rules = [self.netlink.rules(false)?, self.netlink.rules(true)?].concat();
         let ports = source_ports(&rules)?;
-        let devs: BTreeSet<&str> = courses.iter().filter_map(|course| course.gateway.dev.as_deref()).collect();
-        let settings = settings_of(&devs.into_iter().collect::<Vec<_>>())?;
+        let learned = [self.netlink.learned(false), self.netlink.learned(true)];
         for course in courses.iter_mut().filter(|course| course.asks()) {
             let Some(way) = &course.way else { continue };
-            let (ipv6, dev) = (course.gateway.addr.is_ipv6(), course.gateway.dev.as_deref().unwrap_or_default());
-            let are_alike = !rules.iter().any(|rule| rule.ipv6 == ipv6 && is_before(rule, way.mark))
-                && !believes_redirects(&settings, dev, ipv6);
-            let open: Vec<(usize, SocketAddr)> = course.open().map(|(at, _, to)| (at, to)).collect();
+            let ipv6 = course.gateway.addr.is_ipv6();
+            let are_alike = !rules.iter().any(|rule| rule.ipv6 == ipv6 && is_before(rule, way.mark));
+            // Where nothing could lead one target elsewhere, the first speaks for the others.
+            let odd = learned[usize::from(ipv6)].as_ref().filter(|_| are_alike);
+            let open: Vec<(usize, SocketAddr)> = course
+                .open()
+                .map(|(at, _, to)| (at, to))
+                .enumerate()
+                .filter(|(number, (_, to))| *number == 0 || odd.is_none_or(|odd| odd.contains(&to.ip())))
+                .map(|(_, one)| one)
+                .collect();
             for (at, to) in open {
-                let Some(astray) = way.astray(&mut self.netlink, course.method, to, &ports)? else {
-                    if are_alike {
-                        break;
-                    }
-                    continue;
-                };
+                let Some(astray) = way.astray(&mut self.netlink, course.method, to, &ports)? else { continue };
                 let rule = astray.by(&rules, to.is_ipv6(), way.mark);
                 let why = match (astray, rule) {
                     (Astray::Redirected(via), _) => format!(
