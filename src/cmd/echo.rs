@@ -19,6 +19,8 @@ pub(super) const MOST: usize = 1 << 16;
 /// hundred packets for it, and a socket has room for some more answers.
 const BURST: u32 = 32;
 const MOMENT: Duration = Duration::from_millis(1);
+/// An answer need not wake a train whose next echo is due so soon: it is taken in then, with the kernel's stamp.
+const SOON: Duration = Duration::from_millis(2);
 
 /// When echoes leave, and how long each waits.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +82,8 @@ pub(super) struct Train {
     settled: usize,
     /// The kernel had no room: when it is tried again.
     again: Option<Tick>,
+    /// When it was listened last.
+    heard: Tick,
 }
 
 impl Train {
@@ -96,11 +100,16 @@ impl Train {
         let total = (targets.len() * usize::from(pace.count)).min(MOST);
         let asked = targets.iter().map(|_| Asked::default()).collect();
         let (waiting, begun) = (Vec::with_capacity(total), clock::boot());
-        Ok(Train { pinger, targets, asked, pace, identifier, nonce, begun, waiting, total, settled: 0, again: None })
+        let (settled, again, heard) = (0, None, begun);
+        Ok(Train { pinger, targets, asked, pace, identifier, nonce, begun, waiting, total, settled, again, heard })
     }
 
-    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
-        self.pinger.as_fd()
+    /// What to wait on beside [`Train::due`], if at all.
+    pub(super) fn ear(&self) -> Option<BorrowedFd<'_>> {
+        let soon = self.waiting.len() < self.total
+            && self.waiting.len() > self.settled
+            && self.due().is_some_and(|due| due < clock::boot().after(SOON));
+        (!soon).then(|| self.pinger.as_fd())
     }
 
     /// When it must be turned, whatever comes; none once nothing can come of it any more.
@@ -142,14 +151,19 @@ impl Train {
 
     /// Takes in what has come, if something has, and sends what is due.
     pub(super) fn turn(&mut self, is_ready: bool) {
-        if is_ready {
-            self.hear();
+        if is_ready || (self.is_due() && self.settled < self.waiting.len()) {
+            self.hear(is_ready);
         }
-        while self.waiting.len() < self.total && self.due().is_some_and(|due| due <= clock::boot()) {
+        while self.is_due() {
             if !self.send() {
                 return;
             }
         }
+    }
+
+    /// Whether an echo is to leave now.
+    fn is_due(&self) -> bool {
+        self.waiting.len() < self.total && self.due().is_some_and(|due| due <= clock::boot())
     }
 
     /// Sends the next; `false` where the kernel has no room for it now.
@@ -191,15 +205,19 @@ impl Train {
         true
     }
 
-    fn hear(&mut self) {
+    fn hear(&mut self, woken: bool) {
         let mut buffer = [0; 2048];
         let mut any = false;
-        while let Some(length) = self.pinger.receive(&mut buffer) {
+        let since = std::mem::replace(&mut self.heard, clock::boot());
+        while let Some((length, stamp)) = self.pinger.receive(&mut buffer) {
             any = true;
             let packet = buffer.get(..length).unwrap_or_default();
             let ipv6 = self.targets.first().is_some_and(SocketAddr::is_ipv6);
             let Some(sequence) = icmp::reply(packet, ipv6, self.pinger.is_raw && !ipv6, &self.nonce) else { continue };
-            let took = |left: Tick| clock::boot().since(left);
+            // It had not come when it was listened last.
+            let now = clock::boot();
+            let came = stamp.map_or(now, |stamp| clock::since_stamp(stamp, since, now));
+            let took = |left: Tick| came.since(left);
             let rtt = self.waiting.get(usize::from(sequence)).copied().flatten().map(took);
             // A second answer to the same echo is none, and one that comes too late.
             let Some(rtt) = rtt.filter(|rtt| *rtt <= self.pace.patience) else { continue };
@@ -213,7 +231,7 @@ impl Train {
             }
         }
         // It was woken for something.
-        if !any {
+        if !any && woken {
             self.hear_of_undelivered();
         }
     }

@@ -8,6 +8,7 @@ use socket2::{Domain, Protocol, SockAddr, SockFilter, Socket, Type};
 use std::io::IoSliceMut;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
 
 /// A socket that sends echoes by one way, to any address of a family, and hears what comes back of them.
 #[derive(Debug)]
@@ -70,6 +71,8 @@ impl Pinger {
             } else {
                 setsockopt(&socket, sockopt::Ipv4RecvErr, &true)?;
             }
+            // One that does not stamp does no harm.
+            let _ = setsockopt(&socket, sockopt::ReceiveTimestampns, &true);
             bind(&socket, any, via)
         };
         prepare().map_err(failed)?;
@@ -97,11 +100,21 @@ impl Pinger {
         }
     }
 
-    /// Takes one packet that is queued; `None` where there is none.
-    pub(crate) fn receive(&self, buffer: &mut [u8]) -> Option<usize> {
-        let mut take = || nix::sys::socket::recv(self.socket.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT);
+    /// Takes one packet that is queued: its length, and the kernel's stamp of when it came, by the wall clock.
+    /// `None` where there is none.
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> Option<(usize, Option<Duration>)> {
+        let mut control = nix::cmsg_space!(libc::timespec);
+        let mut take = || {
+            let mut parts = [IoSliceMut::new(buffer)];
+            let fd = self.socket.as_raw_fd();
+            let message = recvmsg::<()>(fd, &mut parts, Some(&mut control), MsgFlags::MSG_DONTWAIT)?;
+            let came = message.cmsgs().ok().and_then(|mut all| {
+                all.find_map(|one| if let ControlMessageOwned::ScmTimestampns(at) = one { Some(at) } else { None })
+            });
+            Ok((message.bytes, came.map(Duration::from)))
+        };
         match take() {
-            Ok(length) => Some(length),
+            Ok(taken) => Some(taken),
             Err(Errno::EAGAIN) => None,
             // The errno of what is queued as undelivered comes first, once.
             Err(_) => take().ok(),
@@ -112,7 +125,7 @@ impl Pinger {
     pub(crate) fn undelivered(&self) -> Vec<Undelivered> {
         let mut all = Vec::new();
         let mut buffer = [0; 512];
-        let mut control = nix::cmsg_space!(libc::sock_extended_err, libc::sockaddr_in6);
+        let mut control = nix::cmsg_space!(libc::timespec, (libc::sock_extended_err, libc::sockaddr_in6));
         let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
         loop {
             let mut parts = [IoSliceMut::new(&mut buffer)];

@@ -546,7 +546,8 @@ impl<'a> Prober<'a> {
                 late = true;
                 break;
             }
-            let mut fds: Vec<BorrowedFd<'_>> = live.iter().map(|at| trains[*at].2.as_fd()).collect();
+            let (heard, mut fds): (Vec<usize>, Vec<BorrowedFd<'_>>) =
+                live.iter().filter_map(|at| Some((at, trains[*at].2.ear()?))).unzip();
             if away > 0 {
                 fds.push(crew.as_fd());
             }
@@ -558,9 +559,9 @@ impl<'a> Prober<'a> {
                     break;
                 }
             };
-            back = came.get(live.len()) == Some(&true);
+            back = came.get(heard.len()) == Some(&true);
             ready.fill(false);
-            for (at, came) in live.into_iter().zip(came) {
+            for (at, came) in heard.into_iter().zip(came) {
                 ready[at] = came;
             }
         }

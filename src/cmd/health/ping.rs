@@ -141,8 +141,8 @@ fn echo(name: &str, to: SocketAddr, pace: Pace, via: &Via, deadline: Tick) -> Re
         let now = clock::boot();
         let Some(due) = train.due().filter(|_| now < deadline && !train.is_over(now)) else { break };
         let mut sources = Sources::default();
-        let slot = sources.readable(train.as_fd());
-        is_ready = sources.wait(Some(due.min(deadline)))? && sources.is_ready(slot);
+        let slot = train.ear().map(|ear| sources.readable(ear));
+        is_ready = sources.wait(Some(due.min(deadline)))? && slot.is_some_and(|slot| sources.is_ready(slot));
     }
     // The deadline is that of all of them.
     Ok(train.end(Tick(Duration::MAX)).pop().unwrap_or_default())
