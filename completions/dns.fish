@@ -26,8 +26,27 @@ end
 
 complete -c dns -n "__fish_dns_needs_command" -s h -l help -d 'Print help'
 complete -c dns -n "__fish_dns_needs_command" -s V -l version -d 'Print version'
+complete -c dns -n "__fish_dns_needs_command" -f -a "trace" -d 'Time a fail-over while it happens: the last old and the first new answer at each vantage point'
 complete -c dns -n "__fish_dns_needs_command" -f -a "answer" -d 'Conclude from verdicts about sites which addresses a name should have, with the reason for each'
 complete -c dns -n "__fish_dns_needs_command" -f -a "budget" -d 'Add up how long a fail-over by DNS takes: detection, servers, resolvers, system, program'
+complete -c dns -n "__fish_dns_using_subcommand trace" -l until -d 'The addresses of the new answer, all of them; none: the name without an address' -r
+complete -c dns -n "__fish_dns_using_subcommand trace" -l authority -d 'A server that has the zone' -r
+complete -c dns -n "__fish_dns_using_subcommand trace" -l resolver -d 'A server that asks others for its clients' -r
+complete -c dns -n "__fish_dns_using_subcommand trace" -l application -d 'A program that asks the system, and keeps the answer for D, or for ever' -r
+complete -c dns -n "__fish_dns_using_subcommand trace" -l connect -d 'Connect to the old address at this port again and again, for when it stops serving, and hold one connection' -r
+complete -c dns -n "__fish_dns_using_subcommand trace" -l type -d 'The type of the addresses' -r -f -a "A\t''
+AAAA\t''"
+complete -c dns -n "__fish_dns_using_subcommand trace" -l fault-at -d 'When the old site failed, where --connect does not find it out' -r
+complete -c dns -n "__fish_dns_using_subcommand trace" -l every -d 'From look to look' -r
+complete -c dns -n "__fish_dns_using_subcommand trace" -l response-timeout -d 'How long a question or a connection waits for its answer' -r
+complete -c dns -n "__fish_dns_using_subcommand trace" -l svg -d 'Draw what was seen, at the end' -r -F
+complete -c dns -n "__fish_dns_using_subcommand trace" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
+complete -c dns -n "__fish_dns_using_subcommand trace" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
+complete -c dns -n "__fish_dns_using_subcommand trace" -l os -d 'What this system gives a program (getent ahosts)'
+complete -c dns -n "__fish_dns_using_subcommand trace" -s t -l table -d 'Print a table for a person instead of JSON'
+complete -c dns -n "__fish_dns_using_subcommand trace" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
+complete -c dns -n "__fish_dns_using_subcommand trace" -s h -l help -d 'Print help'
+complete -c dns -n "__fish_dns_using_subcommand trace" -s V -l version -d 'Print version'
 complete -c dns -n "__fish_dns_using_subcommand answer" -l sites -d 'The sites: a JSON array, JSON lines, or lines NAME ADDR ... weight=W tier=N' -r
 complete -c dns -n "__fish_dns_using_subcommand answer" -l site -d 'One site' -r
 complete -c dns -n "__fish_dns_using_subcommand answer" -l type -d 'The addresses that are asked for' -r -f -a "A\t'IPv4'

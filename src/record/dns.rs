@@ -91,6 +91,28 @@ impl Budget {
     }
 }
 
+/// What one vantage point was given while a fail-over happened.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Trace {
+    /// detection, authority, resolver, os, application or connection
+    pub(crate) phase: &'static str,
+    /// The server's address; of detection whose verdict it is; of the others what looks
+    pub(crate) vantage: String,
+    /// The last old answer, as RFC 3339; absent where none was seen
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) last_old: Option<String>,
+    /// The first new answer that no old one has followed; absent while there is none
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) first_new: Option<String>,
+    /// What `elapsed_ms` counts from: when the old site stopped serving where that was seen, else when it was said to
+    /// have failed, else the start
+    pub(crate) since: String,
+    /// Until the first new answer; while there is none, until now
+    pub(crate) elapsed_ms: f64,
+    pub(crate) samples: u64,
+}
+
 /// What `answer` remembers from run to run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Remembered {
@@ -167,6 +189,16 @@ pub(crate) const BUDGET_COLUMNS: &[Column] = &[
     column("max_ms", "SUM MAX MS"),
 ];
 
+pub(crate) const TRACE_COLUMNS: &[Column] = &[
+    column("phase", "PHASE"),
+    column("vantage", "VANTAGE"),
+    column("elapsed_ms", "ELAPSED MS"),
+    column("last_old", "LAST OLD"),
+    column("first_new", "FIRST NEW"),
+    column("samples", "SAMPLES"),
+];
+
+pub(crate) const TRACE_SCHEMA: (&str, &str) = ("dns.trace", include_str!("schema/dns.trace.json"));
 pub(crate) const BUDGET_SCHEMA: (&str, &str) = ("dns.budget", include_str!("schema/dns.budget.json"));
 pub(crate) const ANSWER_SCHEMA: (&str, &str) = ("dns.answer", include_str!("schema/dns.answer.json"));
 
@@ -181,6 +213,7 @@ mod tests {
     fn schema_of_dns() {
         check::<Answer>("dns.answer", "Which addresses a name should have, and why");
         check::<Budget>("dns.budget", "How long a fail-over by DNS takes on paper");
+        check::<Trace>("dns.trace", "What one vantage point was given while a fail-over happened");
     }
 
     #[test]

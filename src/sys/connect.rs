@@ -7,12 +7,13 @@ use crate::types::net::Endpoint;
 use crate::types::target::Target;
 use crate::types::time::Tick;
 use nix::errno::Errno;
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
+use std::time::Duration;
 
 /// More addresses of one name than this are not tried.
 const MOST_ADDRESSES: usize = 16;
@@ -122,6 +123,36 @@ pub(super) fn bind(socket: &Socket, to: SocketAddr, via: &Via) -> std::result::R
 /// Why each address could not be connected to; `ETIMEDOUT` for one that said nothing.
 pub(crate) type Refusals = Vec<(SocketAddr, Errno)>;
 
+/// Begins to connect, and does not wait.
+///
+/// # Errors
+/// There is no way there.
+pub(crate) fn begin(to: SocketAddr, via: &Via) -> std::result::Result<Socket, Errno> {
+    let socket = open(to, Type::STREAM, Protocol::TCP, via)?;
+    match socket.connect(&SockAddr::from(to)).map_err(|error| error.raw_os_error().map(Errno::from_raw)) {
+        Ok(()) | Err(Some(Errno::EINPROGRESS)) => Ok(socket),
+        Err(errno) => Err(errno.unwrap_or(Errno::EIO)),
+    }
+}
+
+/// What has become of a connection that was begun: `None` while it is on its way.
+pub(crate) fn outcome(socket: &Socket) -> Option<std::result::Result<(), Errno>> {
+    match socket.take_error() {
+        Ok(Some(error)) | Err(error) => Some(Err(Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))),
+        Ok(None) => socket.peer_addr().is_ok().then_some(Ok(())),
+    }
+}
+
+/// Lets the kernel ask three times, a second apart, whether the other side is still there.
+///
+/// # Errors
+/// The system refuses it.
+pub(crate) fn keep_alive(socket: &Socket) -> std::result::Result<(), Errno> {
+    const EVERY: Duration = Duration::from_secs(1);
+    let asks = TcpKeepalive::new().with_time(EVERY).with_interval(EVERY).with_retries(3);
+    socket.set_tcp_keepalive(&asks).map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
+}
+
 /// Connects to all addresses at once; the first that accepts, the others are dropped.
 ///
 /// The socket stays non-blocking.
@@ -133,12 +164,7 @@ pub(crate) fn first(
     let mut refusals = Vec::new();
     let mut waiting: Vec<(Socket, SocketAddr)> = Vec::new();
     for &to in addresses {
-        let begun = open(to, Type::STREAM, Protocol::TCP, via).and_then(|socket| {
-            match socket.connect(&SockAddr::from(to)).map_err(|error| error.raw_os_error().map(Errno::from_raw)) {
-                Ok(()) | Err(Some(Errno::EINPROGRESS)) => Ok(socket),
-                Err(errno) => Err(errno.unwrap_or(Errno::EIO)),
-            }
-        });
+        let begun = begin(to, via);
         match begun {
             Ok(socket) => waiting.push((socket, to)),
             Err(errno) => refusals.push((to, errno)),
@@ -172,6 +198,33 @@ pub(crate) fn first(
     Err(refusals)
 }
 
+/// A socket for datagrams to and from one address, from a port of its own: what others send does not come
+/// in, and the errors that the network sends back do.
+///
+/// # Errors
+/// There is no way there.
+pub(crate) fn datagrams(to: SocketAddr, via: &Via) -> std::result::Result<Socket, Errno> {
+    let errno = |error: std::io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+    let socket = open(to, Type::DGRAM, Protocol::UDP, via)?;
+    socket.connect(&SockAddr::from(to)).map_err(errno)?;
+    Ok(socket)
+}
+
+/// The length of the datagram that was there to be read, or none.
+///
+/// # Errors
+/// `ECONNREFUSED` where the host says that nobody listens.
+pub(crate) fn receive(mut socket: &Socket, buffer: &mut [u8]) -> std::result::Result<Option<usize>, Errno> {
+    loop {
+        match socket.read(buffer).map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))) {
+            Ok(length) => return Ok(Some(length)),
+            Err(Errno::EAGAIN) => return Ok(None),
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
 /// Sends one datagram from a port of its own, and gives what comes back until `is_answer` takes one.
 ///
 /// # Errors
@@ -183,28 +236,20 @@ pub(crate) fn ask<T>(
     deadline: Tick,
     mut is_answer: impl FnMut(&[u8]) -> Option<T>,
 ) -> std::result::Result<T, Errno> {
-    let errno = |error: std::io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
-    let socket = open(to, Type::DGRAM, Protocol::UDP, via)?;
-    // Connected: only its answers come in, and the errors that the network sends back.
-    socket.connect(&SockAddr::from(to)).map_err(errno)?;
-    (&socket).write(question).map_err(errno)?;
+    let socket = datagrams(to, via)?;
+    socket.send(question).map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))?;
     let mut buffer = vec![0; 65_535];
     loop {
-        match (&socket).read(&mut buffer).map_err(errno) {
-            Ok(length) => {
-                if let Some(answer) = buffer.get(..length).and_then(&mut is_answer) {
-                    return Ok(answer);
-                }
+        if let Some(length) = receive(&socket, &mut buffer)? {
+            if let Some(answer) = buffer.get(..length).and_then(&mut is_answer) {
+                return Ok(answer);
             }
-            Err(Errno::EAGAIN) => {
-                let mut sources = Sources::default();
-                sources.readable(socket.as_fd());
-                if !sources.wait(Some(deadline)).unwrap_or(false) {
-                    return Err(Errno::ETIMEDOUT);
-                }
+        } else {
+            let mut sources = Sources::default();
+            sources.readable(socket.as_fd());
+            if !sources.wait(Some(deadline)).unwrap_or(false) {
+                return Err(Errno::ETIMEDOUT);
             }
-            Err(Errno::EINTR) => {}
-            Err(errno) => return Err(errno),
         }
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod env_conf;
 pub(crate) mod ethernet;
 pub(crate) mod fence;
 pub(crate) mod flow;
+pub(crate) mod getent;
 pub(crate) mod heartbeat;
 pub(crate) mod icmp;
 pub(crate) mod iptables;

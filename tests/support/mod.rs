@@ -2,6 +2,7 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub(crate) mod cluster;
+pub(crate) mod dns;
 pub(crate) mod gap;
 pub(crate) mod gateways;
 pub(crate) mod scene;

@@ -2,6 +2,8 @@
 
 mod answer;
 mod budget;
+mod timeline;
+mod trace;
 
 use crate::cli::{Failure, Tool, Verbs};
 use crate::cmd::described;
@@ -12,8 +14,8 @@ use clap::Args;
 /// The command.
 pub const TOOL: Tool = Tool {
     name: "dns",
-    about: "Decide which addresses a name has, and add up when clients will know",
-    verbs: Verbs::Many(&[answer::VERB, budget::VERB]),
+    about: "Decide which addresses a name has, and tell when clients know",
+    verbs: Verbs::Many(&[trace::VERB, answer::VERB, budget::VERB]),
 };
 
 /// The sites behind a name, on the command line or in a file.

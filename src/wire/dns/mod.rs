@@ -1,14 +1,22 @@
-//! DNS questions and answers (RFC 1035), by hickory-proto, which only this file names.
+//! DNS questions and answers (RFC 1035), by hickory-proto, which only this folder names.
 
-use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
-use hickory_proto::rr::{DNSClass, Name, RData, RecordType};
+use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
+use hickory_proto::rr::rdata::opt::EdnsOption;
+use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 use std::net::IpAddr;
+
+/// What an answer over UDP may be long, so that no path cuts it (DNS flag day 2020).
+const MOST_PAYLOAD: u16 = 1232;
+/// The option that carries an Extended DNS Error (RFC 8914 §2).
+const EXTENDED_ERROR: u16 = 15;
 
 /// One question, and the identifier that its answer must carry.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     id: u16,
     query: Query,
+    recursion: bool,
+    edns: bool,
 }
 
 /// What a server said to it.
@@ -23,6 +31,33 @@ pub(crate) struct Answer {
     pub(crate) answers: Vec<String>,
     /// Those of them that are addresses.
     pub(crate) addresses: Vec<IpAddr>,
+    /// The zone is its own: the AA bit.
+    pub(crate) authoritative: bool,
+    /// It would ask others: the RA bit.
+    pub(crate) recursive: bool,
+    /// Seconds that it may be kept: the lowest of all records that it was read from, also of the CNAMEs
+    /// (RFC 2181 §5.2 and §8). None where there is no answer.
+    pub(crate) ttl_s: Option<u32>,
+    /// Where the CNAMEs lead, in lower case and without the final dot, in the order in which they lead there.
+    pub(crate) aliases: Vec<String>,
+    /// Of the zone that the name is in, where the server tells it: as an answer, or beside one that has no records.
+    pub(crate) soa: Option<Soa>,
+    /// Servers that are named beside the answer; without an answer it is a referral to them.
+    pub(crate) servers: Vec<String>,
+    /// Extended DNS Errors (RFC 8914): the code and the text.
+    pub(crate) ede: Vec<(u16, String)>,
+}
+
+/// What a SOA says (RFC 1035 §3.3.13).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Soa {
+    /// Whose it is, in lower case and without the final dot.
+    pub(crate) zone: String,
+    /// The server where the zone is changed.
+    pub(crate) mname: String,
+    pub(crate) serial: u32,
+    /// Seconds that an answer without records may be kept (RFC 2308 §5).
+    pub(crate) negative_ttl_s: u32,
 }
 
 impl Answer {
@@ -49,17 +84,34 @@ impl Question {
         let mut name = Name::from_utf8(name).map_err(|error| format!("'{name}' is not a name: {error}"))?;
         name.set_fqdn(true);
         let qtype: RecordType = qtype.parse().map_err(|_| format!("'{qtype}' is not a type"))?;
-        Ok(Question { id, query: Query::query(name, qtype) })
+        Ok(Question { id, query: Query::query(name, qtype), recursion: true, edns: false })
     }
 
-    /// The message to send, with recursion desired. Over TCP its length goes before it.
+    /// The server is to say what it knows, and to ask nobody.
+    pub(crate) fn without_recursion(mut self) -> Self {
+        self.recursion = false;
+        self
+    }
+
+    /// With EDNS (RFC 6891): longer answers, and errors that tell more.
+    pub(crate) fn with_edns(mut self) -> Self {
+        self.edns = true;
+        self
+    }
+
+    /// The message to send. Over TCP its length goes before it.
     ///
     /// # Errors
     /// A name that does not fit a message.
     pub(crate) fn encode(&self) -> Result<Vec<u8>, String> {
         let mut message = Message::new(self.id, MessageType::Query, OpCode::Query);
-        message.metadata.recursion_desired = true;
+        message.metadata.recursion_desired = self.recursion;
         message.add_query(self.query.clone());
+        if self.edns {
+            let mut edns = Edns::new();
+            edns.set_max_payload(MOST_PAYLOAD);
+            message.set_edns(edns);
+        }
         message.to_vec().map_err(|error| error.to_string())
     }
 
@@ -76,18 +128,37 @@ impl Question {
             return None;
         }
         let names = self.names(&message);
-        let of_type: Vec<&RData> = message
+        let of_names = |record: &&Record| record.dns_class == DNSClass::IN && names.contains(&&record.name);
+        let of_type: Vec<&Record> = message
             .answers
             .iter()
-            .filter(|record| record.dns_class == DNSClass::IN && record.record_type() == self.query.query_type())
-            .filter(|record| names.contains(&&record.name))
-            .map(|record| &record.data)
+            .filter(of_names)
+            .filter(|record| record.record_type() == self.query.query_type())
             .collect();
-        let mut answers: Vec<String> = of_type.iter().map(ToString::to_string).collect();
+        let mut answers: Vec<String> = of_type.iter().map(|record| record.data.to_string()).collect();
         answers.sort();
         answers.dedup();
-        let addresses = of_type.iter().filter_map(|data| data.ip_addr()).collect();
-        Some(Answer { rcode: rcode(metadata.response_code), truncated: metadata.truncation, answers, addresses })
+        let aliases = message.answers.iter().filter(of_names).filter(|record| matches!(record.data, RData::CNAME(_)));
+        let soa = message.answers.iter().filter(of_names).chain(&message.authorities).find_map(soa);
+        let mut servers: Vec<String> = message
+            .authorities
+            .iter()
+            .filter_map(|record| if let RData::NS(server) = &record.data { Some(plain(&server.0)) } else { None })
+            .collect();
+        servers.sort();
+        Some(Answer {
+            rcode: rcode(metadata.response_code),
+            truncated: metadata.truncation,
+            addresses: of_type.iter().filter_map(|record| record.data.ip_addr()).collect(),
+            authoritative: metadata.authoritative,
+            recursive: metadata.recursion_available,
+            ttl_s: of_type.iter().copied().chain(aliases).map(ttl_s).min().filter(|_| !answers.is_empty()),
+            answers,
+            aliases: names.into_iter().skip(1).map(plain).collect(),
+            soa,
+            servers,
+            ede: message.edns.as_ref().map(extended_errors).unwrap_or_default(),
+        })
     }
 
     /// The name asked for, and those that its CNAMEs lead to (RFC 1034 §3.6.2), in whatever order they
@@ -109,6 +180,40 @@ impl Question {
     }
 }
 
+/// A name as our records have it.
+fn plain(name: &Name) -> String {
+    name.to_lowercase().to_string().trim_end_matches('.').to_owned()
+}
+
+/// A TTL whose first bit is set counts as 0 (RFC 2181 §8).
+fn ttl_s(record: &Record) -> u32 {
+    if record.ttl > i32::MAX.unsigned_abs() { 0 } else { record.ttl }
+}
+
+fn soa(record: &Record) -> Option<Soa> {
+    let RData::SOA(data) = &record.data else { return None };
+    Some(Soa {
+        zone: plain(&record.name),
+        mname: plain(&data.mname),
+        serial: data.serial,
+        negative_ttl_s: ttl_s(record).min(data.minimum),
+    })
+}
+
+/// The text is somebody else's: what could move a terminal's cursor does not get out of here.
+fn extended_errors(edns: &Edns) -> Vec<(u16, String)> {
+    let options = edns.options().options.iter().filter_map(|(_, option)| match option {
+        EdnsOption::Unknown(EXTENDED_ERROR, data) => Some(data),
+        _ => None,
+    });
+    let read = |data: &Vec<u8>| {
+        let (code, text) = data.split_first_chunk()?;
+        let text = String::from_utf8_lossy(text).replace(char::is_control, " ");
+        Some((u16::from_be_bytes(*code), text.trim().to_owned()))
+    };
+    options.filter_map(read).collect()
+}
+
 /// The name of a code in the IANA's registry; its number where it has none here.
 fn rcode(code: ResponseCode) -> String {
     match code {
@@ -118,7 +223,13 @@ fn rcode(code: ResponseCode) -> String {
         ResponseCode::NXDomain => "NXDOMAIN",
         ResponseCode::NotImp => "NOTIMP",
         ResponseCode::Refused => "REFUSED",
+        ResponseCode::YXDomain => "YXDOMAIN",
+        ResponseCode::YXRRSet => "YXRRSET",
+        ResponseCode::NXRRSet => "NXRRSET",
         ResponseCode::NotAuth => "NOTAUTH",
+        ResponseCode::NotZone => "NOTZONE",
+        ResponseCode::BADVERS => "BADVERS",
+        ResponseCode::BADCOOKIE => "BADCOOKIE",
         other => return u16::from(other).to_string(),
     }
     .to_owned()
@@ -183,6 +294,43 @@ mod tests {
         let mut circle = response();
         circle.splice(33..49, *b"\xc0\x0c\x00\x05\x00\x01\x00\x00\x00\x3c\x00\x02\xc0\x0c");
         assert_eq!(question().answer(&circle).unwrap().answers, ["192.0.2.10", "192.0.2.20"]);
+    }
+
+    #[test]
+    fn what_may_be_kept_is_the_lowest_of_the_chain() {
+        let answer = question().answer(&response()).unwrap();
+        assert_eq!((answer.ttl_s, answer.aliases.as_slice()), (Some(60), ["a.example.org".to_owned()].as_slice()));
+        assert_eq!((answer.authoritative, answer.recursive), (false, true));
+        let mut unequal = response();
+        // The CNAME's TTL, then one of the two addresses' with its first bit set.
+        unequal[42] = 5;
+        assert_eq!(question().answer(&unequal).unwrap().ttl_s, Some(5));
+        unequal[55] = 0x80;
+        assert_eq!(question().answer(&unequal).unwrap().ttl_s, Some(0));
+    }
+
+    /// `dig` of a name without addresses, with a SOA of its zone beside it and two errors in the OPT.
+    #[test]
+    fn an_answer_without_records_tells_how_long_and_why() {
+        let mut bytes = vec![0x12, 0x34, 0x84, 0x00, 0, 1, 0, 0, 0, 1, 0, 1];
+        bytes.extend(b"\x03www\x07example\x03org\x00\x00\x01\x00\x01");
+        bytes.extend(b"\xc0\x10\x00\x06\x00\x01\x00\x00\x00\x1e\x00\x1d\x02ns\xc0\x10\x01h\xc0\x10");
+        for field in [7_u32, 3600, 600, 86400, 15] {
+            bytes.extend(field.to_be_bytes());
+        }
+        bytes.extend(b"\x00\x00\x29\x04\xd0\x00\x00\x00\x00\x00\x13");
+        bytes.extend(b"\x00\x0f\x00\x02\x00\x16\x00\x0f\x00\x09\x00\x03old\x1b[1m");
+        let answer = question().answer(&bytes).unwrap();
+        let soa = Soa { zone: "example.org".into(), mname: "ns.example.org".into(), serial: 7, negative_ttl_s: 15 };
+        assert_eq!((answer.soa, answer.ttl_s, answer.authoritative), (Some(soa), None, true));
+        assert_eq!(answer.ede, [(22, String::new()), (3, "old [1m".to_owned())]);
+    }
+
+    #[test]
+    fn a_question_may_ask_nobody_else_and_for_more() {
+        let asked = question().without_recursion().with_edns().encode().unwrap();
+        assert_eq!((asked[2], asked[11]), (0, 1));
+        assert!(asked.ends_with(b"\x00\x00\x29\x04\xd0\x00\x00\x00\x00\x00\x00"), "{asked:x?}");
     }
 
     #[test]
