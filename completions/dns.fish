@@ -29,13 +29,14 @@ complete -c dns -n "__fish_dns_needs_command" -s V -l version -d 'Print version'
 complete -c dns -n "__fish_dns_needs_command" -f -a "trace" -d 'Time a fail-over while it happens: the last old and the first new answer at each vantage point'
 complete -c dns -n "__fish_dns_needs_command" -f -a "answer" -d 'Conclude from verdicts about sites which addresses a name should have, with the reason for each'
 complete -c dns -n "__fish_dns_needs_command" -f -a "budget" -d 'Add up how long a fail-over by DNS takes: detection, servers, resolvers, system, program'
+complete -c dns -n "__fish_dns_needs_command" -f -a "update" -d 'Make a name have these addresses, or those of the answers on standard input, by signed dynamic update'
 complete -c dns -n "__fish_dns_using_subcommand trace" -l until -d 'The addresses of the new answer, all of them; none: the name without an address' -r
 complete -c dns -n "__fish_dns_using_subcommand trace" -l authority -d 'A server that has the zone' -r
 complete -c dns -n "__fish_dns_using_subcommand trace" -l resolver -d 'A server that asks others for its clients' -r
 complete -c dns -n "__fish_dns_using_subcommand trace" -l application -d 'A program that asks the system, and keeps the answer for D, or for ever' -r
 complete -c dns -n "__fish_dns_using_subcommand trace" -l connect -d 'Connect to the old address at this port again and again, for when it stops serving, and hold one connection' -r
-complete -c dns -n "__fish_dns_using_subcommand trace" -l type -d 'The type of the addresses' -r -f -a "A\t''
-AAAA\t''"
+complete -c dns -n "__fish_dns_using_subcommand trace" -l type -d 'The type of the addresses' -r -f -a "A\t'IPv4'
+AAAA\t'IPv6'"
 complete -c dns -n "__fish_dns_using_subcommand trace" -l fault-at -d 'When the old site failed, where --connect does not find it out' -r
 complete -c dns -n "__fish_dns_using_subcommand trace" -l every -d 'From look to look' -r
 complete -c dns -n "__fish_dns_using_subcommand trace" -l response-timeout -d 'How long a question or a connection waits for its answer' -r
@@ -45,7 +46,7 @@ complete -c dns -n "__fish_dns_using_subcommand trace" -l timeout -d 'End undeci
 complete -c dns -n "__fish_dns_using_subcommand trace" -l os -d 'What this system gives a program (getent ahosts)'
 complete -c dns -n "__fish_dns_using_subcommand trace" -s t -l table -d 'Print a table for a person instead of JSON'
 complete -c dns -n "__fish_dns_using_subcommand trace" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
-complete -c dns -n "__fish_dns_using_subcommand trace" -s h -l help -d 'Print help'
+complete -c dns -n "__fish_dns_using_subcommand trace" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dns -n "__fish_dns_using_subcommand trace" -s V -l version -d 'Print version'
 complete -c dns -n "__fish_dns_using_subcommand answer" -l sites -d 'The sites: a JSON array, JSON lines, or lines NAME ADDR ... weight=W tier=N' -r
 complete -c dns -n "__fish_dns_using_subcommand answer" -l site -d 'One site' -r
@@ -107,3 +108,22 @@ complete -c dns -n "__fish_dns_using_subcommand budget" -s t -l table -d 'Print 
 complete -c dns -n "__fish_dns_using_subcommand budget" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
 complete -c dns -n "__fish_dns_using_subcommand budget" -s h -l help -d 'Print help'
 complete -c dns -n "__fish_dns_using_subcommand budget" -s V -l version -d 'Print version'
+complete -c dns -n "__fish_dns_using_subcommand update" -l server -d 'Where the zone is changed: the primary; several are tried in turn until one takes it' -r
+complete -c dns -n "__fish_dns_using_subcommand update" -l tsig-key -d 'The key that the server knows us by: BIND\'s key clause, as tsig-keygen prints it; fd:N too' -r
+complete -c dns -n "__fish_dns_using_subcommand update" -l zone -d 'The zone that the name is in [default: what the server says]' -r
+complete -c dns -n "__fish_dns_using_subcommand update" -l ttl -d 'How long the addresses may be kept, in seconds [default: the answer\'s; else what stands, else 5]' -r
+complete -c dns -n "__fish_dns_using_subcommand update" -l type -d 'Addresses of this type alone' -r -f -a "A\t'IPv4'
+AAAA\t'IPv6'"
+complete -c dns -n "__fish_dns_using_subcommand update" -l for -d 'End after D' -r
+complete -c dns -n "__fish_dns_using_subcommand update" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
+complete -c dns -n "__fish_dns_using_subcommand update" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
+complete -c dns -n "__fish_dns_using_subcommand update" -l add -d 'Add the addresses to those that stand'
+complete -c dns -n "__fish_dns_using_subcommand update" -l remove -d 'Remove the addresses and leave the others; without any, all'
+complete -c dns -n "__fish_dns_using_subcommand update" -l wait -d 'Wait until every authoritative server shows it [default timeout: 15s]'
+complete -c dns -n "__fish_dns_using_subcommand update" -l follow -d 'Go on: carry out each answer as it comes'
+complete -c dns -n "__fish_dns_using_subcommand update" -l dry-run -d 'Print the exact changes as records and make none'
+complete -c dns -n "__fish_dns_using_subcommand update" -l explain -d 'Print the exact changes in the records of a real run too'
+complete -c dns -n "__fish_dns_using_subcommand update" -s t -l table -d 'Print a table for a person instead of JSON'
+complete -c dns -n "__fish_dns_using_subcommand update" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
+complete -c dns -n "__fish_dns_using_subcommand update" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dns -n "__fish_dns_using_subcommand update" -s V -l version -d 'Print version'

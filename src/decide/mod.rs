@@ -19,6 +19,7 @@ pub(crate) mod route;
 pub(crate) mod score;
 pub(crate) mod tally;
 pub(crate) mod trace;
+pub(crate) mod update;
 pub(crate) mod vip;
 pub(crate) mod vrrp;
 

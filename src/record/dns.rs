@@ -3,10 +3,13 @@
 use super::described;
 use super::envelope::{Column, column};
 use super::line::Line;
+use crate::types::domain::Domain;
+use crate::types::rrset::Family;
 use crate::types::site::Site;
 use crate::types::time::millis;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// What a name's addresses should be.
@@ -113,6 +116,87 @@ pub(crate) struct Trace {
     pub(crate) samples: u64,
 }
 
+/// A server that was asked to change the addresses of a name.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Update {
+    /// As it was named
+    pub(crate) server: String,
+    /// Absent: it was not found out
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) zone: Option<String>,
+    /// A or AAAA
+    pub(crate) qtype: &'static str,
+    /// What stood there; absent: it was not found out
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) before: Option<Vec<String>>,
+    /// What stands there, read again after a change; with `dry_run`, what would
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) after: Option<Vec<String>>,
+    /// What it said to the update, or to the question where none was sent: NOERROR, NXRRSET, REFUSED, …; absent: nothing
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rcode: Option<String>,
+    /// What it said of our signature (BADSIG, BADKEY, BADTIME, BADTRUNC, other-error), or what is wrong with its own:
+    /// unsigned, truncated, other-key, unverified, out-of-time
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tsig_error: Option<&'static str>,
+    /// How far our clock is ahead of the server's; below 0: behind
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) skew_ms: Option<f64>,
+    /// The addresses of authoritative servers that show it
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) visible_on: Option<Vec<String>>,
+}
+
+/// An answer that a server is to give.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Wanted {
+    pub(crate) name: Domain,
+    pub(crate) family: Family,
+    pub(crate) ttl_s: u32,
+    /// None of them, and not `empty`: nothing was concluded.
+    pub(crate) addresses: BTreeSet<IpAddr>,
+    pub(crate) empty: bool,
+    /// When it stops to hold, in milliseconds since boot, where that is said.
+    pub(crate) until_ms: Option<f64>,
+    pub(crate) boot_id: Option<String>,
+}
+
+/// Reads a record of `answer`; none where it is another's, or that of an item that failed.
+///
+/// # Errors
+/// Why it is malformed.
+pub(crate) fn read_answer(line: &Line<'_>) -> Result<Option<Wanted>, String> {
+    if line.get::<String>("kind")?.as_deref() != Some("dns.answer") || line.raw("error").is_some() {
+        return Ok(None);
+    }
+    let name = line.parsed("subject")?.ok_or("it has no 'subject'")?;
+    let qtype: String = line.get("qtype")?.ok_or("it has no 'qtype'")?;
+    let family = Family::ALL.into_iter().find(|family| family.as_str() == qtype);
+    let family = family.ok_or_else(|| format!("'qtype': '{qtype}' is neither A nor AAAA"))?;
+    let ttl_s = line.get::<u32>("ttl_s")?.ok_or("it has no 'ttl_s'")?;
+    if ttl_s > i32::MAX.unsigned_abs() {
+        return Err(format!("'ttl_s': {ttl_s} is more than a TTL can be"));
+    }
+    let mut addresses = BTreeSet::new();
+    for text in line.get::<Vec<String>>("answers")?.ok_or("it has no 'answers'")? {
+        let address = text.parse().map_err(|_| format!("'answers': '{text}' is not an address"))?;
+        if Family::of(address) != family || address.is_unspecified() || address.is_multicast() {
+            return Err(format!("'answers': {address} is no address of the type {family}"));
+        }
+        addresses.insert(address);
+    }
+    let empty = line.get::<bool>("empty")?.unwrap_or(false);
+    if empty && !addresses.is_empty() {
+        return Err("it is 'empty' and has 'answers'".to_owned());
+    }
+    let until_ms = match (line.get::<f64>("received_ms")?, line.get::<f64>("valid_for_ms")?) {
+        (Some(received), Some(valid)) => Some(received + valid),
+        _ => None,
+    };
+    Ok(Some(Wanted { name, family, ttl_s, addresses, empty, until_ms, boot_id: line.get("boot_id")? }))
+}
+
 /// What `answer` remembers from run to run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Remembered {
@@ -199,6 +283,19 @@ pub(crate) const TRACE_COLUMNS: &[Column] = &[
 ];
 
 pub(crate) const TRACE_SCHEMA: (&str, &str) = ("dns.trace", include_str!("schema/dns.trace.json"));
+pub(crate) const UPDATE_COLUMNS: &[Column] = &[
+    column("subject", "NAME"),
+    column("server", "SERVER"),
+    column("qtype", "TYPE"),
+    column("before", "BEFORE"),
+    column("after", "AFTER"),
+    column("changed", "CHANGED"),
+    column("rcode", "RCODE"),
+    column("tsig_error", "TSIG ERROR"),
+    column("visible_on", "VISIBLE ON"),
+];
+
+pub(crate) const UPDATE_SCHEMA: (&str, &str) = ("dns.update", include_str!("schema/dns.update.json"));
 pub(crate) const BUDGET_SCHEMA: (&str, &str) = ("dns.budget", include_str!("schema/dns.budget.json"));
 pub(crate) const ANSWER_SCHEMA: (&str, &str) = ("dns.answer", include_str!("schema/dns.answer.json"));
 
@@ -214,6 +311,7 @@ mod tests {
         check::<Answer>("dns.answer", "Which addresses a name should have, and why");
         check::<Budget>("dns.budget", "How long a fail-over by DNS takes on paper");
         check::<Trace>("dns.trace", "What one vantage point was given while a fail-over happened");
+        check::<Update>("dns.update", "What a server was asked to change about a name, and what stands there");
     }
 
     #[test]
@@ -225,6 +323,32 @@ mod tests {
         let read = read_file(words).unwrap();
         assert_eq!((read[0].addresses.len(), read[0].weight.0.to_string(), read[1].tier), (2, "2".to_owned(), 2));
         assert_eq!((read_file(lines).unwrap(), read_file(&array).unwrap()), (read.clone(), read));
+    }
+
+    const ANSWER: &str = r#"{"kind":"dns.answer","v":1,"subject":"www.example.org","qtype":"A","ttl_s":5,"policy":"priority","empty":false,"answers":["192.0.2.2","192.0.2.1"],"members":[],"received_ms":1000,"valid_for_ms":3000}"#;
+
+    #[test]
+    fn an_answer_is_read_as_it_was_written() {
+        let read = |text: &str| read_answer(&Line::parse(text)?);
+        let wanted = read(ANSWER).unwrap().unwrap();
+        assert_eq!((wanted.name.as_str(), wanted.family, wanted.ttl_s), ("www.example.org", Family::A, 5));
+        assert_eq!((wanted.addresses.len(), wanted.empty, wanted.until_ms), (2, false, Some(4000.0)));
+        assert_eq!(read(r#"{"kind":"dns.budget"}"#), Ok(None));
+        let empty = ANSWER.replace(r#"["192.0.2.2","192.0.2.1"]"#, "[]").replace("false", "true");
+        assert!(read(&empty).unwrap().unwrap().empty);
+        for (from, to, why) in [
+            ("\"A\"", "\"MX\"", "neither A nor AAAA"),
+            ("\"A\"", "\"AAAA\"", "no address of the type AAAA"),
+            ("192.0.2.2", "192.0.2", "not an address"),
+            ("192.0.2.2", "0.0.0.0", "no address of the type A"),
+            ("false", "true", "'empty' and has 'answers'"),
+            ("\"ttl_s\":5", "\"ttl_s\":4294967295", "more than a TTL"),
+            ("\"ttl_s\":5,", "", "no 'ttl_s'"),
+            ("www.example.org", "www..org", "not a name"),
+        ] {
+            let text = ANSWER.replacen(from, to, 1);
+            assert!(text != ANSWER && read(&text).unwrap_err().contains(why), "{text}: {:?}", read(&text));
+        }
     }
 
     #[test]

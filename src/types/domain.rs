@@ -4,12 +4,17 @@ use std::fmt;
 use std::str::FromStr;
 
 /// A name whose addresses are somebody's: in lower case, without the final dot.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Domain(String);
 
 impl Domain {
     pub(crate) fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Whether it is `zone` or below it; both in lower case and without the final dot.
+    pub(crate) fn is_in(&self, zone: &str) -> bool {
+        zone.is_empty() || self.0.strip_suffix(zone).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     }
 }
 
@@ -51,6 +56,17 @@ mod tests {
         }
         for wrong in ["", ".", "a..b", "a b", "www.example.org/", "\u{e4}.de", &"a".repeat(64), &["a"; 128].join(".")] {
             assert!(wrong.parse::<Domain>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_zone_holds_itself_and_what_is_below() {
+        let name: Domain = "www.example.org".parse().unwrap();
+        for zone in ["www.example.org", "example.org", "org", ""] {
+            assert!(name.is_in(zone), "{zone}");
+        }
+        for zone in ["ample.org", "a.www.example.org", "example.com"] {
+            assert!(!name.is_in(zone), "{zone}");
         }
     }
 }

@@ -12,6 +12,7 @@ pub(crate) mod node;
 pub(crate) mod power;
 pub(crate) mod proof;
 pub(crate) mod route;
+pub(crate) mod rrset;
 pub(crate) mod rule;
 pub(crate) mod site;
 pub(crate) mod status;

@@ -1,10 +1,10 @@
 //! Real input to begin from: captures, vectors, and records as our commands print them.
 
-use crate::targets::{KEY, keys};
+use crate::targets::{DNS_KEY, KEY, keys};
 use crate::types::net::Mac;
 use crate::types::vrrp::Version;
 use crate::wire::heartbeat::{ClusterHash, Echoed, Echoes, Frame, PeerHash};
-use crate::wire::{arp, icmp, ndp, vrrp};
+use crate::wire::{arp, dns, icmp, ndp, vrrp};
 use std::fs;
 use std::path::PathBuf;
 
@@ -142,6 +142,19 @@ pub(crate) fn of(name: &str) -> Vec<Vec<u8>> {
             seeds.extend(texts(&["search a\nnameserver 192.0.2.53\n", "www.example.org"]));
             seeds
         }
+        "dns_signed" => {
+            let text = include_str!("../data/dns/bind-9.18.txt");
+            let answers = text.lines().filter(|line| !line.starts_with('#'));
+            let octets = |hex: &str| {
+                (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+            };
+            let mut seeds: Vec<Vec<u8>> = answers.map(|line| octets(line.rsplit(' ').next().unwrap())).collect();
+            let mut stream = Vec::new();
+            dns::tcp::push(&seeds[0], &mut stream).unwrap();
+            seeds.push(stream);
+            seeds
+        }
+        "dns_key" => texts(&[DNS_KEY, "# a\nkey b { secret \"AAECAwQF\"; algorithm hmac-md5; } ;"]),
         "flow_line" => {
             let mut seeds = lines(&files("tests/data/flow", ".txt"));
             seeds.extend(lines(&files("tests/data/flow", ".flows")));

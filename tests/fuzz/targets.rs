@@ -24,13 +24,15 @@ use std::str::FromStr;
 pub(crate) type One = fn(&[u8]);
 
 /// Every parser by its name.
-pub(crate) const TARGETS: [(&str, One); 19] = [
+pub(crate) const TARGETS: [(&str, One); 21] = [
     ("heartbeat_frame", heartbeat_frame),
     ("heartbeat_keys", heartbeat_keys),
     ("heartbeat_payload", heartbeat_payload),
     ("frame_arp", frame_arp),
     ("frame_ndp", frame_ndp),
     ("dns_answer", dns_answer),
+    ("dns_signed", dns_signed),
+    ("dns_key", dns_key),
     ("flow_line", flow_line),
     ("icmp_reply", icmp_reply),
     ("proc_files", proc_files),
@@ -180,6 +182,31 @@ fn dns_answer(bytes: &[u8]) {
         let _ = dns::first_nameserver(text);
         let _ = dns::Question::new(text, "TXT", 1).map(|question| question.encode());
     });
+}
+
+/// An answer to what was signed, from the TCP stream on. What is believed says what BIND has signed.
+fn dns_signed(bytes: &[u8]) {
+    let key = dns::update::Key::parse(DNS_KEY).unwrap();
+    let question = dns::Question::new("app.gslb.test", "A", 0x1234).unwrap().without_recursion();
+    let signed = question.signed(&key, 1_796_068_238).unwrap();
+    for bytes in dns::tcp::messages(bytes).chain([bytes]) {
+        if let Some(said) = signed.read(bytes, 1_796_068_238).filter(|said| said.fault.is_none()) {
+            assert_eq!(said.rcode, "NOERROR");
+            assert!(question.answer(bytes).is_none_or(|answer| answer.answers == ["192.0.2.1"]));
+        }
+    }
+}
+
+pub(crate) const DNS_KEY: &str =
+    "key \"ddns\" {\n\talgorithm hmac-sha256;\n\tsecret \"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\";\n};\n";
+
+/// A key clause. What it is refused for tells nothing of a secret.
+fn dns_key(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    match dns::update::Key::parse(text) {
+        Err(why) => assert!(!why.contains("AAECAwQF"), "{why}"),
+        Ok(key) => assert!(!format!("{key:?}").contains("AAECAwQF") || key.name().contains("aaecawqf")),
+    }
 }
 
 /// A packet on a socket for ICMP.

@@ -15,6 +15,7 @@ use crate::record::line::Line;
 use crate::sys::clock;
 use crate::sys::state::{folder, standby_of};
 use crate::types::domain::Domain;
+use crate::types::rrset::Family;
 use crate::types::site::Site;
 use crate::types::status::Status;
 use crate::types::time::{Span, Tick, millis};
@@ -101,7 +102,7 @@ struct Flags {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Type {
+pub(super) enum Type {
     /// IPv4
     #[value(name = "A")]
     A,
@@ -111,15 +112,19 @@ enum Type {
 }
 
 impl Type {
-    fn as_str(self) -> &'static str {
+    pub(super) fn family(self) -> Family {
         match self {
-            Type::A => "A",
-            Type::Aaaa => "AAAA",
+            Type::A => Family::A,
+            Type::Aaaa => Family::Aaaa,
         }
     }
 
-    fn is_of(self, address: IpAddr) -> bool {
-        address.is_ipv4() == (self == Type::A)
+    pub(super) fn as_str(self) -> &'static str {
+        self.family().as_str()
+    }
+
+    pub(super) fn is_of(self, address: IpAddr) -> bool {
+        Family::of(address) == self.family()
     }
 }
 

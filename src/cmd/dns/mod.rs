@@ -1,9 +1,13 @@
 //! `dns`: what do clients get, and when?
 
 mod answer;
+mod authorities;
 mod budget;
+mod primary;
+mod push;
 mod timeline;
 mod trace;
+mod update;
 
 use crate::cli::{Failure, Tool, Verbs};
 use crate::cmd::described;
@@ -14,8 +18,8 @@ use clap::Args;
 /// The command.
 pub const TOOL: Tool = Tool {
     name: "dns",
-    about: "Decide which addresses a name has, and tell when clients know",
-    verbs: Verbs::Many(&[trace::VERB, answer::VERB, budget::VERB]),
+    about: "Decide which addresses a name has, make its server have them, and tell when clients know",
+    verbs: Verbs::Many(&[trace::VERB, answer::VERB, budget::VERB, update::VERB]),
 };
 
 /// The sites behind a name, on the command line or in a file.

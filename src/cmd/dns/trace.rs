@@ -1,5 +1,6 @@
 //! `dns trace`: who gives which answer, and until when, while a fail-over happens.
 
+use super::answer::Type;
 use super::timeline::{self, Bar};
 use crate::cli::args::{self, flags};
 use crate::cli::input::{Complaints, Feed};
@@ -21,7 +22,7 @@ use crate::types::target::Target;
 use crate::types::time::{Span, Tick, WallTime, millis};
 use crate::wire::dns::{Answer, Question};
 use crate::wire::getent;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use socket2::Socket;
@@ -89,7 +90,7 @@ struct Flags {
 
     /// The type of the addresses
     #[arg(long = "type", value_name = "TYPE", default_value = "A")]
-    qtype: Family,
+    qtype: Type,
 
     /// When the old site failed, where --connect does not find it out
     #[arg(long, value_name = "TIME")]
@@ -106,26 +107,6 @@ struct Flags {
     /// Draw what was seen, at the end
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "UPPER")]
-enum Family {
-    A,
-    Aaaa,
-}
-
-impl Family {
-    fn as_str(self) -> &'static str {
-        match self {
-            Family::A => "A",
-            Family::Aaaa => "AAAA",
-        }
-    }
-
-    fn is_of(self, address: &IpAddr) -> bool {
-        address.is_ipv4() == (self == Family::A)
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -197,7 +178,7 @@ fn check(flags: &Flags) -> Result<(), Failure> {
             return Err(Failure::usage(format!("{flag} must be 1ms or more")));
         }
     }
-    if let Some(other) = flags.until.0.0.iter().find(|address| !flags.qtype.is_of(address)) {
+    if let Some(other) = flags.until.0.0.iter().find(|address| !flags.qtype.is_of(**address)) {
         return Err(Failure::usage(format!("--until {other} is no address of the type {}", flags.qtype.as_str())));
     }
     Question::new(flags.name.as_str(), flags.qtype.as_str(), 0).map_err(Failure::usage).map(drop)
@@ -469,7 +450,7 @@ impl<'a> Tracer<'a> {
     fn system_says(&mut self, addresses: Option<&[IpAddr]>, pump: &mut Pump) -> Result<(), Failure> {
         let now = clock::boot();
         let fresh = addresses.map_or(Seen::Nothing, |addresses| {
-            let of_type: Vec<IpAddr> = addresses.iter().copied().filter(|it| self.flags.qtype.is_of(it)).collect();
+            let of_type: Vec<IpAddr> = addresses.iter().copied().filter(|it| self.flags.qtype.is_of(*it)).collect();
             self.judge_set(&of_type)
         });
         let seen: Vec<(usize, Seen)> =

@@ -1,5 +1,8 @@
 //! DNS questions and answers (RFC 1035), by hickory-proto, which only this folder names.
 
+pub(crate) mod tcp;
+pub(crate) mod update;
+
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::opt::EdnsOption;
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
@@ -104,6 +107,10 @@ impl Question {
     /// # Errors
     /// A name that does not fit a message.
     pub(crate) fn encode(&self) -> Result<Vec<u8>, String> {
+        self.message().to_vec().map_err(|error| error.to_string())
+    }
+
+    fn message(&self) -> Message {
         let mut message = Message::new(self.id, MessageType::Query, OpCode::Query);
         message.metadata.recursion_desired = self.recursion;
         message.add_query(self.query.clone());
@@ -112,7 +119,7 @@ impl Question {
             edns.set_max_payload(MOST_PAYLOAD);
             message.set_edns(edns);
         }
-        message.to_vec().map_err(|error| error.to_string())
+        message
     }
 
     /// Reads a message; none where it is no answer to this question (RFC 5452 §9.1: the identifier,
