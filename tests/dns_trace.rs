@@ -131,7 +131,12 @@ fn the_fault_is_what_times_count_from() {
          --response-timeout 300ms --timeout 30s -"
     ));
     eventually("a connection is held", LIMIT, || scene.ns.sh("ss -Hnt state established").contains(":80"));
-    let says = |status: &str| format!("{{\"kind\":\"health.tcp\",\"subject\":\"paris\",\"status\":\"{status}\"}}\n");
+    // Of another host, whose clock counts nothing here.
+    let says = |status: &str| {
+        format!(
+            "{{\"kind\":\"health.tcp\",\"host\":\"n9\",\"subject\":\"paris\",\"status\":\"{status}\",\"received_ms\":1}}\n"
+        )
+    };
     trace.feed(&says("up"));
     scene.ns.sh("nft 'add table ip off; add chain ip off in { type filter hook input priority 0; }; \
                  add rule ip off in tcp dport 80 drop'");

@@ -85,7 +85,7 @@ pub(super) fn draw(title: &str, bars: &[Bar], zero: Tick, end: Tick) -> String {
                 );
             }
         }
-        let took = bar.took.map_or("not yet".to_owned(), |took| format!("{:.2} s", seconds(took)));
+        let took = bar.took.map_or("still old".to_owned(), |took| format!("{:.2} s", seconds(took)));
         let _ =
             writeln!(svg, "<text x=\"{}\" y=\"{}\" font-weight=\"bold\">{took}</text>", LEFT + WIDTH + 8.0, y + 13.0);
     }

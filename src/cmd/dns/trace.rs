@@ -513,8 +513,14 @@ impl<'a> Tracer<'a> {
         let now = clock::boot();
         for (number, line) in self.feed.take()? {
             let said = line.and_then(|line| {
-                let said = verdict(&Line::parse(&line)?, &self.node)?;
-                said.map(|said| standing(&said, &self.boot_id, None, now).map(|word| (said.subject, word))).transpose()
+                let line = Line::parse(&line)?;
+                let host: Option<String> = line.get("host")?;
+                let Some(mut said) = verdict(&line, host.as_deref().unwrap_or(&self.node))? else { return Ok(None) };
+                if host.is_some_and(|host| host != self.node) {
+                    // Its clock is not ours: what counts is when we hear of it.
+                    (said.received_ms, said.boot_id) = (None, None);
+                }
+                standing(&said, &self.boot_id, None, now).map(|word| Some((said.subject, word)))
             });
             match said {
                 Err(why) => self.complaints.line(number, &why),
