@@ -453,6 +453,12 @@ fn a_wait_ends_when_every_authority_shows_it() {
     }
     assert_eq!(scene.one(&format!("{APP} 192.0.2.86 --wait"), 0)["visible_on"], json!([NS1, NS2]));
     drop(scene.secondary.take());
+    // Who waits is in nobody's way.
+    let mut waits = scene.client.start(&scene.line(&format!("{APP} 192.0.2.90 --wait --timeout 1m")));
+    eventually("it is done", LIMIT, || scene.dig(APP, "A") == ["192.0.2.90"]);
+    scene.one(&format!("{APP} 192.0.2.91"), 0);
+    waits.signal(nix::sys::signal::Signal::SIGKILL);
+    waits.ends(LIMIT);
     let run = scene.update(&format!("{APP} 192.0.2.87 --wait --timeout 2s"), 75);
     let record = run.one();
     assert_eq!(
@@ -515,6 +521,9 @@ fn what_was_not_answered_is_looked_at_before_anything_is_said() {
     let records = run.records();
     assert_eq!((&records[0]["server"], &records[0]["error"]["reason"]), (&NS2.into(), &"unreachable".into()));
     assert_eq!((&records[1]["server"], &records[1]["after"]), (&NS1.into(), &json!(["192.0.2.84"])));
+    // One that swallows everything leaves the other its share of the time.
+    let run = scene.update(&format!("{APP} 192.0.2.85 --server 192.0.2.9 --server {NS1} --timeout 2s"), 0);
+    assert_eq!(run.records()[1]["changed"], true);
     let dead = scene.update(&format!("{APP} 192.0.2.84 --server {NS2} --server {NS2}:5353"), 75);
     assert_eq!(dead.records().len(), 2);
 }
@@ -589,6 +598,9 @@ fn answers_on_standard_input_are_carried_out() {
     assert_eq!(scene.dig(APP, "A"), ["192.0.2.9"]);
     let outside = scene.client.run_with(&scene.line("--zone example.org"), &both).ended(6).one();
     assert_eq!(outside["error"]["reason"], "bad-input");
+    let views = answer(APP, "A", &["192.0.2.9"], ",\"view\":\"emea\"")
+        + &answer(APP, "AAAA", &["2001:db8::9"], ",\"view\":\"apac\"");
+    assert!(feed(&views, 6).stderr.contains("line 2") && scene.dig(APP, "AAAA").is_empty());
     // From the decider itself.
     let verdicts = "{\"subject\":\"paris\",\"status\":\"down\"}\n{\"subject\":\"rome\",\"status\":\"up\"}\n";
     let decided =
@@ -630,6 +642,108 @@ fn a_stream_carries_out_each_step_and_tries_again() {
     told.wait_for("a record", LIMIT, |record| record["changed"] == true);
     told.signal(nix::sys::signal::Signal::SIGTERM);
     assert_eq!(told.ends(LIMIT), -15);
+}
+
+/// A stream that loses a race tells it, and does not race again before the next answer.
+#[test]
+fn a_stream_does_not_take_back_what_another_won() {
+    let scene = Scene::new("app 30 A 192.0.2.81\n");
+    let (ns, key) = (scene.client.ns.clone(), scene.key.clone());
+    let once = AtomicBool::new(false);
+    let server = relay(
+        &scene.client,
+        before(move |question| {
+            if is_update(question) && !once.swap(true, Ordering::SeqCst) {
+                nsupdate(&ns, &key, "update delete app.gslb.test A\nupdate add app.gslb.test 6 A 192.0.2.99");
+            }
+            true
+        }),
+    );
+    let mut stream = scene.client.start_fed(&scene.line(&format!("--server {server} --follow")));
+    stream.feed(&answer(APP, "A", &["192.0.2.1"], ""));
+    stream.wait_for("the loss", LIMIT, |record| record["error"]["reason"] == "conflict");
+    stream.feed(&answer("www.gslb.test", "A", &["192.0.2.1"], ""));
+    stream.wait_for("another name", LIMIT, |record| record["subject"] == "www.gslb.test");
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(scene.dig(APP, "A"), ["192.0.2.99"]);
+    stream.feed(&answer(APP, "A", &["192.0.2.1"], ""));
+    stream.wait_for("the next", LIMIT, |record| record["before"] == json!(["192.0.2.99"]) && record["changed"] == true);
+    assert_eq!(scene.dig(APP, "A"), ["192.0.2.1"]);
+}
+
+/// What stands at a name only by a wildcard is no race that somebody else has won.
+#[test]
+fn a_name_below_a_wildcard_gets_records_of_its_own() {
+    let scene = Scene::new("* 30 A 192.0.2.80\n* 30 TXT \"wild\"\n");
+    let made = scene.one(&format!("{APP} 192.0.2.81"), 0);
+    assert_eq!(
+        (&made["before"], &made["after"], &made["changed"]),
+        (&json!(["192.0.2.80"]), &json!(["192.0.2.81"]), &true.into())
+    );
+    assert_eq!(
+        (scene.dig("other.gslb.test", "A"), scene.dig(APP, "A")),
+        (vec!["192.0.2.80".to_owned()], vec!["192.0.2.81".to_owned()])
+    );
+    scene.update("dead.gslb.test --remove", 0);
+    assert_eq!(scene.header("dead.gslb.test", "A"), "NOERROR answer 0 authority 1");
+    // The mark is its only text, so a text of the wildcard is not one of its own.
+    assert_eq!(scene.dig("dead.gslb.test", "TXT"), ["\"failover-utils: no site up\""]);
+    assert_eq!(scene.update("dead.gslb.test --remove", 0).records()[0]["changed"], false);
+}
+
+/// A server that answers each key from a view of its own: what is read is what is changed. Over IPv6, too.
+#[test]
+fn a_key_reads_and_changes_its_own_view() {
+    let lab = Lab::new();
+    let ns1 = lab.host("ns1", &[&format!("{NS1}/24"), "2001:db8::53/64"]);
+    let client = lab.host("n1", &["192.0.2.1/24", "2001:db8::1/64"]);
+    let keys = [key(&client, "emea"), key(&client, "apac")];
+    let mut views = String::new();
+    for (name, key) in ["emea", "apac"].iter().zip(&keys) {
+        let zone = ns1.folder.join(name);
+        fs::write(
+            &zone,
+            format!("$ORIGIN gslb.test.\n$TTL 30\n@ SOA ns1 host 1 3600 600 86400 15\n@ NS ns1\nns1 A {NS1}\napp A 192.0.2.81\n"),
+        )
+        .unwrap();
+        write!(
+            views,
+            "{}\nview {name} {{ match-clients {{ key {name}; }}; zone gslb.test {{ type primary; file \"{}\"; allow-update {{ key {name}; }}; }}; }};\n",
+            fs::read_to_string(key).unwrap(),
+            zone.display()
+        )
+        .unwrap();
+    }
+    let rest = ns1.folder.join("rest");
+    fs::copy(ns1.folder.join("emea"), &rest).unwrap();
+    writeln!(views, "view rest {{ zone gslb.test {{ type primary; file \"{}\"; }}; }};", rest.display()).unwrap();
+    let _named = support::dns::named(&ns1, NS1, &views);
+    for (key, last) in keys.iter().zip([82, 83]) {
+        for changed in [true, false] {
+            let line = format!("dns update {APP} 192.0.2.{last} --server [2001:db8::53]:53 --tsig-key {key}");
+            let record = client.run(&line).ended(0).one();
+            assert_eq!((&record["changed"], &record["after"]), (&changed.into(), &json!([format!("192.0.2.{last}")])));
+        }
+        let said = client.sh(&format!("dig +short -k {key} @{NS1} {APP} A"));
+        assert_eq!(said.trim(), format!("192.0.2.{last}"));
+    }
+    assert_eq!(client.sh(&format!("dig +short @{NS1} {APP} A")).trim(), "192.0.2.81");
+}
+
+/// As many as BIND takes of one type, and one more.
+#[test]
+fn a_hundred_addresses_are_one_set() {
+    let scene = Scene::new("");
+    let many =
+        |count: usize| (1..=count).map(|n| format!("198.51.{}.{}", n / 200, n % 200 + 1)).collect::<Vec<_>>().join(" ");
+    let record = scene.one(&format!("{APP} {}", many(100)), 0);
+    assert_eq!(record["after"].as_array().unwrap().len(), 100);
+    assert_eq!(scene.one(&format!("{APP} {}", many(100)), 0)["changed"], false);
+    let run = scene.client.run(&scene.line(&format!("{APP} {}", many(101))));
+    assert!(run.code != 0 && !run.stderr.is_empty(), "{run:?}");
+    assert_eq!(scene.dig(APP, "A").len(), 100);
+    scene.one(&format!("{APP} 198.51.0.2 --remove"), 0);
+    assert_eq!(scene.dig(APP, "A").len(), 99);
 }
 
 /// Two runs never interleave, and one that was killed leaves nothing in the way.

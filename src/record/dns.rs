@@ -153,6 +153,7 @@ pub(crate) struct Update {
 pub(crate) struct Wanted {
     pub(crate) name: Domain,
     pub(crate) family: Family,
+    pub(crate) view: Option<String>,
     pub(crate) ttl_s: u32,
     /// None of them, and not `empty`: nothing was concluded.
     pub(crate) addresses: BTreeSet<IpAddr>,
@@ -194,7 +195,8 @@ pub(crate) fn read_answer(line: &Line<'_>) -> Result<Option<Wanted>, String> {
         (Some(received), Some(valid)) => Some(received + valid),
         _ => None,
     };
-    Ok(Some(Wanted { name, family, ttl_s, addresses, empty, until_ms, boot_id: line.get("boot_id")? }))
+    let (view, boot_id) = (line.get("view")?, line.get("boot_id")?);
+    Ok(Some(Wanted { name, family, view, ttl_s, addresses, empty, until_ms, boot_id }))
 }
 
 /// What `answer` remembers from run to run.

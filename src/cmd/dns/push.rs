@@ -4,7 +4,7 @@ use super::authorities::{self, unseen};
 use super::primary::{Look, Primary, Trouble};
 use crate::cli::args::Changing;
 use crate::cli::{Exit, Failure, Reason};
-use crate::decide::update::{Plan, Standing, Wish, plan};
+use crate::decide::update::{self as decide, Plan, Standing, Wish, plan};
 use crate::record::{Action, Head, dns};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::connect;
@@ -14,6 +14,7 @@ use crate::types::rrset::{AddressSet, Family};
 use crate::types::target::Target;
 use crate::types::time::Tick;
 use crate::wire::dns::update::{Fault, Key, Update};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// What is waited for, a primary may tell only after a while (BIND's notify-delay is 5 s), and then it is fetched.
@@ -59,6 +60,8 @@ struct Told {
     visible_on: Option<Vec<String>>,
     /// Nothing was sent, or nothing done for certain: another server may take it.
     goes_on: bool,
+    /// Where it stands as wished, as whom, and what that is.
+    stands: Option<(SocketAddr, String, Plan)>,
 }
 
 /// Until when one server may take, and until when everything.
@@ -93,30 +96,51 @@ impl Pusher {
     pub(super) fn carry_out(&self, name: &Domain, wish: &Wish, deadline: Deadline) -> Result<Done, Failure> {
         check_zone(name, self.zone.as_ref()).map_err(|why| Failure::input(format!("cannot update {name}: {why}")))?;
         let dry_run = self.changing.dry_run;
-        let _lock = if dry_run { None } else { Some(Lock::take(&[name.as_str()], deadline)?) };
-        let mut done = Done { records: Vec::new(), exit: Exit::Yes, changed: false, complaint: None };
-        let mut sentences = Vec::new();
+        let lock = if dry_run { None } else { Some(Lock::take(&[name.as_str()], deadline)?) };
+        let mut all: Vec<(&Target, Told)> = Vec::new();
         for (idx, target) in self.servers.iter().enumerate() {
             let rest = u32::try_from(self.servers.len() - idx).unwrap_or(1);
             let until = Until { own: clock::boot().after(deadline.left() / rest), all: deadline.tick() };
             let told = self.ask(target, name, wish, until);
-            sentences.extend(told.failure.as_ref().map(|failure| failure.sentence.clone()));
-            let exit = told.failure.as_ref().map_or(Exit::Yes, |failure| failure.exit);
-            done.changed = told.acted;
             let goes_on = told.goes_on;
-            done.records.extend(told.records(target, name, self.changing.dry_run));
+            all.push((target, told));
             if !goes_on {
-                // What one took, nobody need know of the others; their records tell it.
-                if exit == Exit::Yes {
-                    sentences.clear();
-                }
-                done.exit = exit;
                 break;
             }
-            done.exit = done.exit.and(exit);
+        }
+        // Nobody has to wait for another server's copy before the next change.
+        drop(lock);
+        if let Some((target, told)) = all.last_mut().filter(|_| self.wait && !dry_run) {
+            self.await_all(target, name, told, deadline.tick());
+        }
+        let mut done = Done { records: Vec::new(), exit: Exit::Yes, changed: false, complaint: None };
+        let mut sentences = Vec::new();
+        for (target, told) in all {
+            let (goes_on, exit) = (told.goes_on, told.failure.as_ref().map_or(Exit::Yes, |failure| failure.exit));
+            // What one took, nobody need know of the others; their records tell it.
+            if !goes_on && exit == Exit::Yes {
+                sentences.clear();
+            }
+            sentences.extend(told.failure.as_ref().map(|failure| failure.sentence.clone()));
+            done.exit = if goes_on { done.exit.and(exit) } else { exit };
+            done.changed = told.acted;
+            done.records.extend(told.records(target, name, dry_run));
         }
         done.complaint = Some(sentences.join("; ")).filter(|text| !text.is_empty());
         Ok(done)
+    }
+
+    /// Waits until every authoritative server shows what stands.
+    fn await_all(&self, target: &Target, name: &Domain, told: &mut Told, until: Tick) {
+        let Some((to, zone, plan)) = told.stands.take() else { return };
+        let primary = Primary { target, to, key: &self.key, name };
+        match authorities::wait(&primary, &zone, &plan, until) {
+            Ok(seen) => {
+                told.failure = (!seen.missing.is_empty()).then(|| unseen(&primary, &seen.missing));
+                told.visible_on = Some(seen.on);
+            }
+            Err(trouble) => told.failure = Some(trouble.failure),
+        }
     }
 
     fn ask(&self, target: &Target, name: &Domain, wish: &Wish, until: Until) -> Told {
@@ -148,30 +172,44 @@ impl Pusher {
         let zone = zone.filter(|zone| name.is_in(zone)).ok_or_else(|| {
             primary.failure(Exit::BadInput, Reason::NotInZone, "it does not tell the zone of the name (give --zone)")
         })?;
-        let plan = plan(&look.standing, wish);
         told.zone = Some(zone.clone());
-        told.about = plan.about().to_vec();
         told.before = Some(look.standing.clone());
-        let update =
-            Update { zone: &zone, name: name.as_str(), prerequisites: &plan.prerequisites, edits: &plan.edits };
-        if self.changing.shows_actions() && !plan.edits.is_empty() {
-            told.actions = vec![Action { op: "dns-update", text: update.as_nsupdate(to) }];
-        }
-        if plan.edits.is_empty() {
-            told.after = Some(look.standing);
-        } else if self.changing.dry_run {
-            told.does(&plan);
-            told.after = Some(plan.after.clone());
-        } else {
-            told.send(&primary, &update, &plan, until)?;
+        let mut plan = plan(&look.standing, wish);
+        self.act(&primary, &zone, &plan, until, told)?;
+        if told.failure.is_some() && told.rcode.as_deref() == Some("NXRRSET") && told.after == told.before {
+            // Nobody was faster, and still it does not stand at the name: it comes from a wildcard (RFC 4592).
+            told.failure = None;
+            plan = decide::plan(&Standing::default(), wish);
+            self.act(&primary, &zone, &plan, until, told)?;
         }
         told.goes_on = false;
-        if self.wait && !self.changing.dry_run && told.failure.is_none() {
-            let seen = authorities::wait(&primary, &zone, &plan, until.all)?;
-            told.visible_on = Some(seen.on);
-            if !seen.missing.is_empty() {
-                told.failure = Some(unseen(&primary, &seen.missing));
-            }
+        if told.failure.is_none() {
+            told.stands = Some((to, zone, plan));
+        }
+        Ok(())
+    }
+
+    fn act(
+        &self,
+        primary: &Primary<'_>,
+        zone: &str,
+        plan: &Plan,
+        until: Until,
+        told: &mut Told,
+    ) -> Result<(), Trouble> {
+        let (name, edits) = (primary.name.as_str(), plan.edits.as_slice());
+        let update = Update { zone, name, prerequisites: &plan.prerequisites, edits };
+        told.about = plan.about().to_vec();
+        if self.changing.shows_actions() && !edits.is_empty() {
+            told.actions = vec![Action { op: "dns-update", text: update.as_nsupdate(primary.to) }];
+        }
+        if edits.is_empty() {
+            told.after.clone_from(&told.before);
+        } else if self.changing.dry_run {
+            told.does(plan);
+            told.after = Some(plan.after.clone());
+        } else {
+            told.send(primary, &update, plan, until)?;
         }
         Ok(())
     }

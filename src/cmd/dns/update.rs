@@ -205,6 +205,16 @@ impl Answers {
     fn take(&mut self, text: &str) -> Result<Option<Domain>, String> {
         let Some(wanted) = read_answer(&Line::parse(text)?)? else { return Ok(None) };
         let name = wanted.name.clone();
+        let mut others = self.0.get(&name).into_iter().flat_map(BTreeMap::values);
+        if let Some(other) = others.find(|other| other.view != wanted.view) {
+            let view = |wanted: &Wanted| wanted.view.clone().unwrap_or_else(|| "none".to_owned());
+            return Err(format!(
+                "its view is {} and that of an earlier answer for {name} {} (one dns update, with its own key, for each \
+                 view)",
+                view(&wanted),
+                view(other)
+            ));
+        }
         self.0.entry(name.clone()).or_default().insert(wanted.family, wanted);
         Ok(Some(name))
     }
@@ -379,7 +389,8 @@ impl Following<'_> {
             (Some(done), _) => done.complaint.clone(),
             (None, failure) => failure.as_ref().map(|failure| failure.sentence.clone()),
         };
-        if done.as_ref().is_some_and(|done| done.exit != Exit::Yes) {
+        // Who lost a race does not race again: the next answer is later than what the other did.
+        if done.as_ref().is_some_and(|done| !matches!(done.exit, Exit::Yes | Exit::No)) {
             self.again.insert(name.clone());
         }
         let is_news = self.told.get(name) != Some(&complaint);
