@@ -12,9 +12,9 @@ impl Domain {
         &self.0
     }
 
-    /// Whether it is `zone` or below it; both in lower case and without the final dot.
+    /// Whether it is `zone` or below it; both in lower case and without the final dot, but for the root.
     pub(crate) fn is_in(&self, zone: &str) -> bool {
-        zone.is_empty() || self.0.strip_suffix(zone).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        matches!(zone, "" | ".") || self.0.strip_suffix(zone).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     }
 }
 
@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn a_zone_holds_itself_and_what_is_below() {
         let name: Domain = "www.example.org".parse().unwrap();
-        for zone in ["www.example.org", "example.org", "org", ""] {
+        for zone in ["www.example.org", "example.org", "org", "", "."] {
             assert!(name.is_in(zone), "{zone}");
         }
         for zone in ["ample.org", "a.www.example.org", "example.com"] {

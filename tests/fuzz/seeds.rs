@@ -14,6 +14,7 @@ const BEAT: &str = r#"{"kind":"heartbeat.recv","v":1,"time":"2026-11-30T03:00:59
 const PLAN: &str = r#"{"kind":"bucket.plan","v":1,"time":"2026-11-30T03:00:59.284429Z","host":"n1","subject":"192.0.2.100","total":8,"epoch":3,"config":"0123456789abcdef","owners":{"n1":"1-4","n2":"5-8"},"mine":"1-4","moves":[{"buckets":"5","from":"n2","to":"n1","how":"take-over","why":"n2 is down"}],"nodes":{"n1":{"status":"up","weight":1,"own":"1-4","draining":""}},"unowned":"","held":"","needs_fence":[]}"#;
 const FLOW: &str = r#"{"kind":"conntrack","src":"192.0.2.7","sport":4660,"dst":"192.0.2.100","dport":80,"proto":"tcp","other":[1e2,0.10,18446744073709551617]}"#;
 const VERDICT: &str = r#"{"kind":"health.tcp","v":1,"time":"2026-11-30T10:01:05.520034Z","host":"n1","subject":"192.0.2.2:80","status":"down","renewal":true,"valid_for_ms":12000.0,"received_ms":30739565.464,"boot_id":"89643072-781f","detect_ms":{"min":12000.0,"max":17000.0},"failure":"refused","attempts":1}"#;
+const ANSWER: &str = r#"{"kind":"dns.answer","v":1,"time":"2026-11-30T10:01:05.520034Z","host":"n1","subject":"www.example.org","valid_for_ms":3000.0,"received_ms":30739565.464,"qtype":"A","view":"emea","ttl_s":5,"policy":"round-robin","empty":false,"answers":["192.0.2.1","198.51.100.1"],"members":[]}"#;
 const FENCE: &str = r#"{"kind":"node","subject":"n2","status":"down","weight":3,"fence":{"node":"n2","incarnation":7,"time":"2026-11-30T03:00:59Z","agent":"ipmi"}}"#;
 
 fn tree(path: &str) -> PathBuf {
@@ -185,7 +186,7 @@ pub(crate) fn of(name: &str) -> Vec<Vec<u8>> {
         "record_line" => {
             let mut seeds = texts(&[SHOW, STATE, BEAT, PLAN, FLOW, FENCE, "n1 1-4\nn2 5-8\n# all\n"]);
             seeds.extend(lines(&files("tests/data/vectors/hash", ".jsonl")).into_iter().take(50));
-            seeds.extend(texts(&[VERDICT]));
+            seeds.extend(texts(&[VERDICT, ANSWER]));
             seeds.push(b"[".repeat(5000));
             seeds.push([br#"{"a":"#.repeat(1000), b"1".to_vec(), b"}".repeat(1000)].concat());
             seeds

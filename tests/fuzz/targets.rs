@@ -259,6 +259,7 @@ fn record_line(bytes: &[u8]) {
     let _ = bucket::read_words(&line, Some("192.0.2.100"));
     let _ = bucket::read_plan(&line, "192.0.2.100", "n1").map(drop);
     let _ = health::verdict(&line, "n1");
+    let _ = crate::record::dns::read_answer(&line);
     let _ = quorum::read(&line, "n1");
     let _ = fence::read_asks(&line, "n1");
     if let Ok(proofs @ [_, ..]) = fence::read_proofs(&line).as_deref() {

@@ -57,7 +57,7 @@ pub(crate) fn named(host: &Host, addr: &str, zones: &str) -> Running {
         format!(
             "options {{ directory \"{folder}\"; pid-file none; session-keyfile none; listen-on {{ any; }}; \
              listen-on-v6 {{ any; }}; recursion no; dnssec-validation no; notify-delay 0; notify-rate 1000; \
-             serial-query-rate 1000; minimal-responses no; allow-transfer {{ any; }}; }};\ncontrols {{ }};\n{zones}\n"
+             serial-query-rate 1000; minimal-responses no; check-names primary ignore; max-records-per-type 0; allow-transfer {{ any; }}; }};\ncontrols {{ }};\n{zones}\n"
         ),
     )
     .unwrap();

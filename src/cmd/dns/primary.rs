@@ -304,7 +304,7 @@ impl Primary<'_> {
             "SERVFAIL" => (
                 Exit::Undecided,
                 Reason::Refused,
-                "it could not do it (SERVFAIL; its log tells why: a journal that it cannot write?)".to_owned(),
+                "it could not do it (SERVFAIL; its log tells why: a journal that it cannot write, more records than it takes?)".to_owned(),
             ),
             "NOTIMP" => (
                 Exit::BadInput,

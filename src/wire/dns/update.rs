@@ -365,7 +365,7 @@ impl Update<'_> {
     /// The same for `nsupdate -k KEY`, line by line.
     pub(crate) fn as_nsupdate(&self, server: SocketAddr) -> String {
         let Update { zone, name, .. } = self;
-        let mut text = format!("server {} {}\nzone {zone}.\n", server.ip(), server.port());
+        let mut text = format!("server {} {}\nzone {}.\n", server.ip(), server.port(), zone.trim_end_matches('.'));
         let mut line = |line: fmt::Arguments<'_>| {
             // Into a string: cannot fail.
             let _ = writeln!(text, "{line}");
