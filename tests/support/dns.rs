@@ -69,7 +69,8 @@ pub(crate) fn named(host: &Host, addr: &str, zones: &str) -> Running {
 }
 
 /// Unbound that asks `authority` for the zone; `settings` are lines of its `server:` clause, and `access` is
-/// what its clients may: `allow_snoop`, or `allow`, which refuses a question without recursion.
+/// what its clients may: `allow_snoop`, or `allow`, which refuses a question without recursion. The zone's name
+/// servers are asked for (`stub-prime`): otherwise a question without recursion would be passed on.
 pub(crate) fn unbound(host: &Host, addr: &str, authority: &str, access: &str, settings: &str) -> Running {
     let conf = host.folder.join("unbound.conf");
     fs::write(
@@ -78,7 +79,8 @@ pub(crate) fn unbound(host: &Host, addr: &str, authority: &str, access: &str, se
             "server:\n  interface: {addr}\n  access-control: 0.0.0.0/0 {access}\n  access-control: ::/0 {access}\n  \
              do-daemonize: no\n  chroot: \"\"\n  username: \"\"\n  pidfile: \"\"\n  directory: \"{}\"\n  \
              use-syslog: no\n  module-config: \"iterator\"\n  num-threads: 1\n  local-zone: \"test.\" nodefault\n\
-             {settings}\nremote-control:\n  control-enable: no\nstub-zone:\n  name: \"{ZONE}\"\n  stub-addr: {authority}\n",
+             {settings}\nremote-control:\n  control-enable: no\nstub-zone:\n  name: \"{ZONE}\"\n  stub-addr: {authority}\n  \
+             stub-prime: yes\n",
             host.folder.display()
         ),
     )
