@@ -26,10 +26,26 @@ end
 
 complete -c dns -n "__fish_dns_needs_command" -s h -l help -d 'Print help'
 complete -c dns -n "__fish_dns_needs_command" -s V -l version -d 'Print version'
+complete -c dns -n "__fish_dns_needs_command" -f -a "check" -d 'Ask each authority and resolver for a name: is its answer live, cached or stale, and do they agree?'
 complete -c dns -n "__fish_dns_needs_command" -f -a "trace" -d 'Time a fail-over while it happens: the last old and the first new answer at each vantage point'
-complete -c dns -n "__fish_dns_needs_command" -f -a "answer" -d 'Conclude from verdicts about sites which addresses a name should have, with the reason for each'
 complete -c dns -n "__fish_dns_needs_command" -f -a "budget" -d 'Add up how long a fail-over by DNS takes: detection, servers, resolvers, system, program'
+complete -c dns -n "__fish_dns_needs_command" -f -a "answer" -d 'Conclude from verdicts about sites which addresses a name should have, with the reason for each'
 complete -c dns -n "__fish_dns_needs_command" -f -a "update" -d 'Make a name have these addresses, or those of the answers on standard input, by signed dynamic update'
+complete -c dns -n "__fish_dns_using_subcommand check" -l authority -d 'An authoritative server; auto finds the servers of the name\'s zone and asks each of their addresses' -r
+complete -c dns -n "__fish_dns_using_subcommand check" -l resolver -d 'A resolver; the first one also finds the servers for auto [default: none, and the first nameserver of /etc/resolv.conf for auto]' -r
+complete -c dns -n "__fish_dns_using_subcommand check" -l type -d 'The type of the records' -r
+complete -c dns -n "__fish_dns_using_subcommand check" -l gap -d 'Ask a resolver again after D where one look leaves it open; 0s: do not' -r
+complete -c dns -n "__fish_dns_using_subcommand check" -l response-timeout -d 'How long an answer is waited for; the question is sent again after 1s, 3s, 7s, ...' -r
+complete -c dns -n "__fish_dns_using_subcommand check" -l interval -d 'From the start of a round to the start of the next; one that takes longer delays it' -r
+complete -c dns -n "__fish_dns_using_subcommand check" -l for -d 'End after D with the status of the last round' -r
+complete -c dns -n "__fish_dns_using_subcommand check" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
+complete -c dns -n "__fish_dns_using_subcommand check" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
+complete -c dns -n "__fish_dns_using_subcommand check" -l message -d 'Print the whole message in the words of RFC 8427 too'
+complete -c dns -n "__fish_dns_using_subcommand check" -l follow -d 'Go on checking, with all records each round, until the end'
+complete -c dns -n "__fish_dns_using_subcommand check" -s t -l table -d 'Print a table for a person instead of JSON'
+complete -c dns -n "__fish_dns_using_subcommand check" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
+complete -c dns -n "__fish_dns_using_subcommand check" -s h -l help -d 'Print help'
+complete -c dns -n "__fish_dns_using_subcommand check" -s V -l version -d 'Print version'
 complete -c dns -n "__fish_dns_using_subcommand trace" -l until -d 'The addresses of the new answer, all of them; none: the name without an address' -r
 complete -c dns -n "__fish_dns_using_subcommand trace" -l authority -d 'A server that has the zone' -r
 complete -c dns -n "__fish_dns_using_subcommand trace" -l resolver -d 'A server that asks others for its clients' -r
@@ -48,6 +64,28 @@ complete -c dns -n "__fish_dns_using_subcommand trace" -s t -l table -d 'Print a
 complete -c dns -n "__fish_dns_using_subcommand trace" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
 complete -c dns -n "__fish_dns_using_subcommand trace" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dns -n "__fish_dns_using_subcommand trace" -s V -l version -d 'Print version'
+complete -c dns -n "__fish_dns_using_subcommand budget" -l interval -d 'From the start of a probe to the start of the next' -r
+complete -c dns -n "__fish_dns_using_subcommand budget" -l response-timeout -d 'How long a probe waits for its answer' -r
+complete -c dns -n "__fish_dns_using_subcommand budget" -l retries -d 'Failed probes in a row that make down' -r
+complete -c dns -n "__fish_dns_using_subcommand budget" -l success-retries -d 'Good probes in a row that make up' -r
+complete -c dns -n "__fish_dns_using_subcommand budget" -l down-time -d 'No probe for so long after going down' -r
+complete -c dns -n "__fish_dns_using_subcommand budget" -l propagation -d 'From the decision until every authoritative server has it' -r
+complete -c dns -n "__fish_dns_using_subcommand budget" -l ttl -d 'The TTL of the addresses, in seconds' -r
+complete -c dns -n "__fish_dns_using_subcommand budget" -l floor -d 'Resolvers keep an answer at least so long, in seconds (cache-min-ttl of Unbound, min-cache-ttl of BIND)' -r
+complete -c dns -n "__fish_dns_using_subcommand budget" -l stale -d 'Resolvers serve stale answers, to be kept for so many seconds (RFC 8767: 30)' -r
+complete -c dns -n "__fish_dns_using_subcommand budget" -l negative-ttl -d 'How long an answer without an address may be kept: the lower of the SOA\'s TTL and MINIMUM, in seconds' -r
+complete -c dns -n "__fish_dns_using_subcommand budget" -l os -d 'What the system keeps by a clock of its own: none (glibc, systemd-resolved), or a duration' -r
+complete -c dns -n "__fish_dns_using_subcommand budget" -l runtime -d 'What the program keeps: none, java (30s), java-forever (with a security manager), browser, curl (60s), nginx (until it is loaded anew), or a duration' -r
+complete -c dns -n "__fish_dns_using_subcommand budget" -l connection -d 'How long an open connection takes to notice that nobody answers' -r
+complete -c dns -n "__fish_dns_using_subcommand budget" -l clients -d 'Resolvers that have clients all the time, for the questions that the authority gets' -r
+complete -c dns -n "__fish_dns_using_subcommand budget" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
+complete -c dns -n "__fish_dns_using_subcommand budget" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
+complete -c dns -n "__fish_dns_using_subcommand budget" -l refused -d 'The site refuses connections when it fails, which counts at once'
+complete -c dns -n "__fish_dns_using_subcommand budget" -l empty -d 'When all sites are down the answer has no address (dns answer --all-down empty)'
+complete -c dns -n "__fish_dns_using_subcommand budget" -s t -l table -d 'Print a table for a person instead of JSON'
+complete -c dns -n "__fish_dns_using_subcommand budget" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
+complete -c dns -n "__fish_dns_using_subcommand budget" -s h -l help -d 'Print help'
+complete -c dns -n "__fish_dns_using_subcommand budget" -s V -l version -d 'Print version'
 complete -c dns -n "__fish_dns_using_subcommand answer" -l sites -d 'The sites: a JSON array, JSON lines, or lines NAME ADDR ... weight=W tier=N' -r
 complete -c dns -n "__fish_dns_using_subcommand answer" -l site -d 'One site' -r
 complete -c dns -n "__fish_dns_using_subcommand answer" -l type -d 'The addresses that are asked for' -r -f -a "A\t'IPv4'
@@ -86,28 +124,6 @@ complete -c dns -n "__fish_dns_using_subcommand answer" -s t -l table -d 'Print 
 complete -c dns -n "__fish_dns_using_subcommand answer" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
 complete -c dns -n "__fish_dns_using_subcommand answer" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dns -n "__fish_dns_using_subcommand answer" -s V -l version -d 'Print version'
-complete -c dns -n "__fish_dns_using_subcommand budget" -l interval -d 'From the start of a probe to the start of the next' -r
-complete -c dns -n "__fish_dns_using_subcommand budget" -l response-timeout -d 'How long a probe waits for its answer' -r
-complete -c dns -n "__fish_dns_using_subcommand budget" -l retries -d 'Failed probes in a row that make down' -r
-complete -c dns -n "__fish_dns_using_subcommand budget" -l success-retries -d 'Good probes in a row that make up' -r
-complete -c dns -n "__fish_dns_using_subcommand budget" -l down-time -d 'No probe for so long after going down' -r
-complete -c dns -n "__fish_dns_using_subcommand budget" -l propagation -d 'From the decision until every authoritative server has it' -r
-complete -c dns -n "__fish_dns_using_subcommand budget" -l ttl -d 'The TTL of the addresses, in seconds' -r
-complete -c dns -n "__fish_dns_using_subcommand budget" -l floor -d 'Resolvers keep an answer at least so long, in seconds (cache-min-ttl of Unbound, min-cache-ttl of BIND)' -r
-complete -c dns -n "__fish_dns_using_subcommand budget" -l stale -d 'Resolvers serve stale answers, to be kept for so many seconds (RFC 8767: 30)' -r
-complete -c dns -n "__fish_dns_using_subcommand budget" -l negative-ttl -d 'How long an answer without an address may be kept: the lower of the SOA\'s TTL and MINIMUM, in seconds' -r
-complete -c dns -n "__fish_dns_using_subcommand budget" -l os -d 'What the system keeps by a clock of its own: none (glibc, systemd-resolved), or a duration' -r
-complete -c dns -n "__fish_dns_using_subcommand budget" -l runtime -d 'What the program keeps: none, java (30s), java-forever (with a security manager), browser, curl (60s), nginx (until it is loaded anew), or a duration' -r
-complete -c dns -n "__fish_dns_using_subcommand budget" -l connection -d 'How long an open connection takes to notice that nobody answers' -r
-complete -c dns -n "__fish_dns_using_subcommand budget" -l clients -d 'Resolvers that have clients all the time, for the questions that the authority gets' -r
-complete -c dns -n "__fish_dns_using_subcommand budget" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
-complete -c dns -n "__fish_dns_using_subcommand budget" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
-complete -c dns -n "__fish_dns_using_subcommand budget" -l refused -d 'The site refuses connections when it fails, which counts at once'
-complete -c dns -n "__fish_dns_using_subcommand budget" -l empty -d 'When all sites are down the answer has no address (dns answer --all-down empty)'
-complete -c dns -n "__fish_dns_using_subcommand budget" -s t -l table -d 'Print a table for a person instead of JSON'
-complete -c dns -n "__fish_dns_using_subcommand budget" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
-complete -c dns -n "__fish_dns_using_subcommand budget" -s h -l help -d 'Print help'
-complete -c dns -n "__fish_dns_using_subcommand budget" -s V -l version -d 'Print version'
 complete -c dns -n "__fish_dns_using_subcommand update" -l server -d 'Where the zone is changed: the primary; several are tried in turn until one takes it' -r
 complete -c dns -n "__fish_dns_using_subcommand update" -l tsig-key -d 'The key that the server knows us by: BIND\'s key clause, as tsig-keygen prints it; fd:N too' -r
 complete -c dns -n "__fish_dns_using_subcommand update" -l zone -d 'The zone that the name is in [default: what the server says]' -r

@@ -5,6 +5,7 @@
 pub(crate) mod answer;
 pub(crate) mod bucket;
 pub(crate) mod budget;
+pub(crate) mod check;
 pub(crate) mod doctor;
 pub(crate) mod elect;
 pub(crate) mod fence;

@@ -199,6 +199,75 @@ pub(crate) fn read_answer(line: &Line<'_>) -> Result<Option<Wanted>, String> {
     Ok(Some(Wanted { name, family, view, ttl_s, addresses, empty, until_ms, boot_id }))
 }
 
+/// What one server says of a name, and where it has that from.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Check {
+    /// Whom it was asked: as given, or as found by `--authority auto`, or auto where none was found
+    pub(crate) server: String,
+    /// authority or resolver
+    pub(crate) role: &'static str,
+    /// live: the authority's own at this moment; cached: kept within its time; stale: kept beyond its time; unknown:
+    /// it cannot be told
+    pub(crate) class: &'static str,
+    /// What the class rests on: words of the manual
+    pub(crate) evidence: Vec<&'static str>,
+    pub(crate) qtype: String,
+    /// The response code; null without an answer
+    pub(crate) rcode: Option<String>,
+    /// The server is an authority for it, by its own word; null without an answer
+    pub(crate) aa: Option<bool>,
+    /// The records of the type, of the name or of what its aliases lead to, sorted
+    pub(crate) answers: Vec<String>,
+    /// Seconds that the answer may be kept: of aliases and records the lowest TTL, without records that of the SOA;
+    /// null where nothing says it
+    pub(crate) ttl_s: Option<u32>,
+    /// What the authorities say that the same may be kept, or said last in a stream
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) authority_ttl_s: Option<u32>,
+    /// The latest that a resolver can still hand out what it holds, after this record; of aliases and records the
+    /// highest TTL, and a second that does not show. Absent where there is no such limit: stale, unknown
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) stale_at_most_ms: Option<f64>,
+    /// From the first copy of the question to the answer; null without one
+    pub(crate) rtt_ms: Option<f64>,
+    /// Extended DNS Errors (RFC 8914)
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(test, schemars(default))]
+    pub(crate) ede: Vec<ExtendedError>,
+    /// The message, in the words of RFC 8427 (`--message`)
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) message: Option<serde_json::Value>,
+}
+
+/// What went wrong at the server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ExtendedError {
+    /// By the IANA's registry
+    pub(crate) code: u16,
+    pub(crate) text: String,
+}
+
+/// Whether all servers say the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Agree {
+    /// Each answer, and who gave it; more than one: they disagree
+    pub(crate) sets: Vec<Agreed>,
+    /// Those that gave no answer: nothing came, or an error, or a referral to others
+    pub(crate) silent: Vec<String>,
+}
+
+/// One answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Agreed {
+    /// The records, sorted; none where there are none
+    pub(crate) answers: Vec<String>,
+    pub(crate) servers: Vec<String>,
+}
+
 /// What `answer` remembers from run to run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Remembered {
@@ -298,6 +367,22 @@ pub(crate) const UPDATE_COLUMNS: &[Column] = &[
 ];
 
 pub(crate) const UPDATE_SCHEMA: (&str, &str) = ("dns.update", include_str!("schema/dns.update.json"));
+pub(crate) const CHECK_COLUMNS: &[Column] = &[
+    column("subject", "NAME"),
+    column("server", "SERVER"),
+    column("role", "ROLE"),
+    column("class", "CLASS"),
+    column("rcode", "RCODE"),
+    column("ttl_s", "TTL"),
+    column("authority_ttl_s", "OF"),
+    column("rtt_ms", "RTT MS"),
+    column("answers", "ANSWERS"),
+    column("evidence", "EVIDENCE"),
+    column("status", "AGREE"),
+];
+
+pub(crate) const CHECK_SCHEMA: (&str, &str) = ("dns.check", include_str!("schema/dns.check.json"));
+pub(crate) const AGREE_SCHEMA: (&str, &str) = ("dns.agree", include_str!("schema/dns.agree.json"));
 pub(crate) const BUDGET_SCHEMA: (&str, &str) = ("dns.budget", include_str!("schema/dns.budget.json"));
 pub(crate) const ANSWER_SCHEMA: (&str, &str) = ("dns.answer", include_str!("schema/dns.answer.json"));
 
@@ -311,6 +396,8 @@ mod tests {
     #[test]
     fn schema_of_dns() {
         check::<Answer>("dns.answer", "Which addresses a name should have, and why");
+        check::<Check>("dns.check", "What a server says of a name, and whether that is live, cached or stale");
+        check::<Agree>("dns.agree", "Whether the servers agree on a name; status up: they do, and with an authority");
         check::<Budget>("dns.budget", "How long a fail-over by DNS takes on paper");
         check::<Trace>("dns.trace", "What one vantage point was given while a fail-over happened");
         check::<Update>("dns.update", "What a server was asked to change about a name, and what stands there");

@@ -210,6 +210,21 @@ pub(crate) fn datagrams(to: SocketAddr, via: &Via) -> std::result::Result<Socket
     Ok(socket)
 }
 
+/// Sends one datagram; false where the kernel has no room for it now.
+///
+/// # Errors
+/// What the network said of an earlier one, or why it cannot leave.
+pub(crate) fn send(socket: &Socket, bytes: &[u8]) -> std::result::Result<bool, Errno> {
+    loop {
+        match socket.send(bytes).map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))) {
+            Ok(_) => return Ok(true),
+            Err(Errno::EAGAIN | Errno::ENOBUFS) => return Ok(false),
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
 /// The length of the datagram that was there to be read, or none.
 ///
 /// # Errors

@@ -177,9 +177,18 @@ fn dns_answer(bytes: &[u8]) {
     if let Some(answer) = question.answer(bytes) {
         assert_eq!(bytes[..2], [0x12, 0x34]);
         assert!(answer.addresses.len() >= answer.answers.len());
+        // What it rests on: no TTL above what RFC 2181 §8 lets be, and the lowest is the answer's.
+        assert!(answer.links.iter().all(|(_, ttl)| *ttl <= i32::MAX.unsigned_abs()));
+        assert!(answer.ttl_s.is_none() || answer.ttl_s == answer.links.iter().map(|(_, ttl)| *ttl).min());
+        // What is read is told.
+        assert!(dns::message::json(bytes).is_some());
     }
+    let _ = dns::message::json(bytes);
     let _ = std::str::from_utf8(bytes).map(|text| {
         let _ = dns::first_nameserver(text);
+        if let Ok(name) = dns::check_name(text) {
+            assert_eq!(dns::check_name(&name).as_ref(), Ok(&name), "'{text}'");
+        }
         let _ = dns::Question::new(text, "TXT", 1).map(|question| question.encode());
     });
 }

@@ -1,8 +1,10 @@
 //! `dns`: what do clients get, and when?
 
 mod answer;
+mod ask;
 mod authorities;
 mod budget;
+mod check;
 mod primary;
 mod push;
 mod timeline;
@@ -18,8 +20,8 @@ use clap::Args;
 /// The command.
 pub const TOOL: Tool = Tool {
     name: "dns",
-    about: "Decide which addresses a name has, make its server have them, and tell when clients know",
-    verbs: Verbs::Many(&[trace::VERB, answer::VERB, budget::VERB, update::VERB]),
+    about: "See what servers say of a name, decide which addresses it has, make it so, and tell when clients know",
+    verbs: Verbs::Many(&[check::VERB, trace::VERB, budget::VERB, answer::VERB, update::VERB]),
 };
 
 /// The sites behind a name, on the command line or in a file.

@@ -116,7 +116,7 @@ fn run(flags: &Flags, process: &mut Process) -> Result<Exit, Failure> {
 }
 
 /// The first name server that this host is configured with.
-fn configured_server() -> Result<Target, Failure> {
+pub(in crate::cmd) fn configured_server() -> Result<Target, Failure> {
     let text = local::text(RESOLV_CONF)?;
     let first = dns::first_nameserver(&text).and_then(|server| server.parse().ok());
     first.ok_or_else(|| {

@@ -1,7 +1,7 @@
 //! `health`: is it well here, and what does that leave of this node's priority?
 
 mod damp;
-mod dns;
+pub(in crate::cmd) mod dns;
 mod exec;
 mod http;
 mod local;

@@ -1,11 +1,13 @@
 //! DNS questions and answers (RFC 1035), by hickory-proto, which only this folder names.
 
+pub(crate) mod message;
 pub(crate) mod tcp;
 pub(crate) mod update;
 
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::opt::EdnsOption;
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
+use std::fmt::Write as _;
 use std::net::IpAddr;
 
 /// What an answer over UDP may be long, so that no path cuts it (DNS flag day 2020).
@@ -43,6 +45,9 @@ pub(crate) struct Answer {
     pub(crate) ttl_s: Option<u32>,
     /// Where the CNAMEs lead, in lower case and without the final dot, in the order in which they lead there.
     pub(crate) aliases: Vec<String>,
+    /// What the answer rests on, each with the seconds that it may be kept: the owners of the CNAMEs in their
+    /// order, then the owner of the records, or the zone whose SOA stands beside an answer without records.
+    pub(crate) links: Vec<(String, u32)>,
     /// Of the zone that the name is in, where the server tells it: as an answer, or beside one that has no records.
     pub(crate) soa: Option<Soa>,
     /// Servers that are named beside the answer; without an answer it is a referral to them.
@@ -84,7 +89,15 @@ impl Question {
     /// # Errors
     /// What cannot be a name or a type.
     pub(crate) fn new(name: &str, qtype: &str, id: u16) -> Result<Self, String> {
-        let mut name = Name::from_utf8(name).map_err(|error| format!("'{name}' is not a name: {error}"))?;
+        // Escapes are read here: hickory takes \DDD for octal (RFC 1035 §5.1: decimal), and a label as it stands
+        // too, whether or not it is one of IDNA.
+        let plain = name.bytes().all(|byte| is_plain(byte) || byte == b'.') && !name.is_empty();
+        let read = if name != "." && (plain || name.contains('\\')) {
+            escaped(name)
+        } else {
+            Name::from_utf8(name).map_err(|why| why.to_string())
+        };
+        let mut name = read.map_err(|why| format!("'{name}' is not a name: {why}"))?;
         name.set_fqdn(true);
         let qtype: RecordType = qtype.parse().map_err(|_| format!("'{qtype}' is not a type"))?;
         Ok(Question { id, query: Query::query(name, qtype), recursion: true, edns: false })
@@ -100,6 +113,10 @@ impl Question {
     pub(crate) fn with_edns(mut self) -> Self {
         self.edns = true;
         self
+    }
+
+    pub(crate) fn id(&self) -> u16 {
+        self.id
     }
 
     /// The message to send. Over TCP its length goes before it.
@@ -146,6 +163,7 @@ impl Question {
         answers.sort();
         answers.dedup();
         let aliases = message.answers.iter().filter(of_names).filter(|record| matches!(record.data, RData::CNAME(_)));
+        let links = self.links(&message, &names);
         let soa = message.answers.iter().filter(of_names).chain(&message.authorities).find_map(soa);
         let mut servers: Vec<String> = message
             .authorities
@@ -162,10 +180,31 @@ impl Question {
             ttl_s: of_type.iter().copied().chain(aliases).map(ttl_s).min().filter(|_| !answers.is_empty()),
             answers,
             aliases: names.into_iter().skip(1).map(plain).collect(),
+            links,
             soa,
             servers,
             ede: message.edns.as_ref().map(extended_errors).unwrap_or_default(),
         })
+    }
+
+    /// The TTLs that the answer rests on, in the order of `names`; of one set the lowest (RFC 2181 §5.2).
+    fn links(&self, message: &Message, names: &[&Name]) -> Vec<(String, u32)> {
+        let of = |name: &Name, kind: RecordType| {
+            let all = message.answers.iter().filter(|record| record.dns_class == DNSClass::IN && record.name == *name);
+            all.filter(|record| record.record_type() == kind).map(ttl_s).min()
+        };
+        let qtype = self.query.query_type();
+        let all = |kind| names.iter().filter_map(move |name| of(name, kind).map(|ttl| (plain(name), ttl)));
+        let mut links: Vec<(String, u32)> = Vec::new();
+        if qtype != RecordType::CNAME {
+            links.extend(all(RecordType::CNAME));
+        }
+        let records: Vec<_> = all(qtype).collect();
+        if records.is_empty() {
+            links.extend(message.authorities.iter().find_map(soa).map(|soa| (soa.zone, soa.negative_ttl_s)));
+        }
+        links.extend(records);
+        links
     }
 
     /// The name asked for, and those that its CNAMEs lead to (RFC 1034 §3.6.2), in whatever order they
@@ -187,9 +226,79 @@ impl Question {
     }
 }
 
-/// A name as our records have it.
+/// A name as our records have it; the root is a dot.
 fn plain(name: &Name) -> String {
-    name.to_lowercase().to_string().trim_end_matches('.').to_owned()
+    let text = presented(&name.to_lowercase());
+    text.strip_suffix('.').filter(|rest| !rest.is_empty()).unwrap_or(&text).to_owned()
+}
+
+/// A name as a zone file has it, with its final dot and with escapes (RFC 1035 §5.1, RFC 4343 §2.1).
+fn presented(name: &Name) -> String {
+    let mut text = String::new();
+    for label in name {
+        for byte in label {
+            match byte {
+                byte if is_plain(*byte) => text.push(char::from(*byte)),
+                byte if byte.is_ascii_graphic() => text.extend(['\\', char::from(*byte)]),
+                byte => {
+                    // Writing to a String does not fail.
+                    let _ = write!(text, "\\{byte:03}");
+                }
+            }
+        }
+        text.push('.');
+    }
+    if text.is_empty() { ".".to_owned() } else { text }
+}
+
+/// What stands for itself in every program's names.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'*')
+}
+
+/// Reads a name with escapes: `\DDD` is a byte, `\X` is X without its meaning.
+fn escaped(text: &str) -> Result<Name, String> {
+    let mut labels: Vec<Vec<u8>> = vec![Vec::new()];
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        let literal = match byte {
+            b'.' => {
+                labels.push(Vec::new());
+                continue;
+            }
+            b'\\' => match rest.next().ok_or("it ends with a backslash")? {
+                high @ b'0'..=b'9' => {
+                    let mut value = u16::from(high - b'0');
+                    for _ in 0..2 {
+                        let digit = rest.next().filter(u8::is_ascii_digit).ok_or("\\ and a digit needs two more")?;
+                        value = value * 10 + u16::from(digit - b'0');
+                    }
+                    u8::try_from(value).map_err(|_| "\\DDD is above 255")?
+                }
+                other => other,
+            },
+            other => other,
+        };
+        if !literal.is_ascii_graphic() && byte != b'\\' {
+            return Err("a character that is not ASCII has to be \\DDD".to_owned());
+        }
+        labels.last_mut().into_iter().for_each(|label| label.push(literal));
+    }
+    if labels.last().is_some_and(Vec::is_empty) {
+        labels.pop();
+    }
+    if labels.iter().any(Vec::is_empty) {
+        return Err("a label of it is empty".to_owned());
+    }
+    Name::from_labels(labels).map_err(|why| why.to_string())
+}
+
+/// A name in the form of our records, of whatever labels it has (RFC 2181 §11).
+///
+/// # Errors
+/// Why it is none.
+pub(crate) fn check_name(text: &str) -> Result<String, String> {
+    Ok(plain(Question::new(text, "A", 0)?.query.name()))
 }
 
 /// A TTL whose first bit is set counts as 0 (RFC 2181 §8).
@@ -311,7 +420,9 @@ mod tests {
         let mut unequal = response();
         // The CNAME's TTL, then one of the two addresses' with its first bit set.
         unequal[42] = 5;
-        assert_eq!(question().answer(&unequal).unwrap().ttl_s, Some(5));
+        let answer = question().answer(&unequal).unwrap();
+        assert_eq!(answer.ttl_s, Some(5));
+        assert_eq!(answer.links, [("www.example.org".to_owned(), 5), ("a.example.org".to_owned(), 60)]);
         unequal[55] = 0x80;
         assert_eq!(question().answer(&unequal).unwrap().ttl_s, Some(0));
     }
@@ -330,6 +441,7 @@ mod tests {
         let answer = question().answer(&bytes).unwrap();
         let soa = Soa { zone: "example.org".into(), mname: "ns.example.org".into(), serial: 7, negative_ttl_s: 15 };
         assert_eq!((answer.soa, answer.ttl_s, answer.authoritative), (Some(soa), None, true));
+        assert_eq!(answer.links, [("example.org".to_owned(), 15)]);
         assert_eq!(answer.ede, [(22, String::new()), (3, "old [1m".to_owned())]);
     }
 
@@ -370,6 +482,19 @@ mod tests {
         assert!(check_type("B").is_err());
         assert!(Question::new(&"x".repeat(64), "A", 1).is_err());
         assert!(Question::new("a..b", "A", 1).is_err());
+        for (text, name) in [
+            ("WWW.Example.ORG.", "www.example.org"),
+            (".", "."),
+            ("*.x.", "*.x"),
+            ("a\\.b.C.", "a\\.b.c"),
+            ("x\\032\\y", "x\\032y"),
+            ("x\\200", "x\\200"),
+        ] {
+            assert_eq!(check_name(text).unwrap(), name);
+        }
+        for wrong in ["a\\", "a\\25", "a\\256", "\\.\u{e4}", "a\\..b.", "\\a..b"] {
+            assert_eq!(check_name(wrong).is_ok(), wrong == "a\\..b.", "{wrong}");
+        }
     }
 
     #[test]
