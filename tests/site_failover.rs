@@ -99,14 +99,14 @@ impl Scene {
         eventually(&format!("the name has {addresses:?}"), LIMIT, || self.addresses() == addresses);
     }
 
-    /// It answers nothing any more, or again.
-    fn is(&self, site: &Host, up: bool) {
-        site.sh(if up { "nft flush chain inet off in" } else { "nft add rule inet off in tcp dport 80 drop" });
-    }
-
     fn standby(&self, site: &str) -> PathBuf {
         self.monitor.folder.join(format!("state/standby.{site}"))
     }
+}
+
+/// A site answers nothing any more, or again.
+fn is_up(site: &Host, up: bool) {
+    site.sh(if up { "nft flush chain inet off in" } else { "nft add rule inet off in tcp dport 80 drop" });
 }
 
 /// The recipe in the foreground.
@@ -151,16 +151,16 @@ fn the_name_leaves_a_dead_site_and_comes_back_to_it() {
     let scene = Scene::new();
     let config = scene.both("all_down=empty\n");
     let mut recipe = Loop::start(&scene, &config);
-    scene.is(&scene.paris, false);
+    is_up(&scene.paris, false);
     scene.becomes(&[ROME]);
     // Neither: the name is there, and has no address.
-    scene.is(&scene.rome, false);
+    is_up(&scene.rome, false);
     scene.becomes(&[]);
     let empty = scene.dig("A");
     assert!(empty.contains("status: NOERROR") && empty.contains("SOA"), "{empty}");
-    scene.is(&scene.rome, true);
+    is_up(&scene.rome, true);
     scene.becomes(&[ROME]);
-    scene.is(&scene.paris, true);
+    is_up(&scene.paris, true);
     scene.becomes(&[PARIS]);
     assert_eq!(scene.dig("+short TXT"), "", "nothing is left of the empty answer");
     // Drained, as long as somebody else is there.
@@ -182,10 +182,10 @@ fn with_nobody_up_the_backup_is_the_answer() {
     let scene = Scene::new();
     let config = scene.both("all_down=backup\nbackup=192.0.2.99\n");
     let _recipe = Loop::start(&scene, &config);
-    scene.is(&scene.paris, false);
-    scene.is(&scene.rome, false);
+    is_up(&scene.paris, false);
+    is_up(&scene.rome, false);
     scene.becomes(&["192.0.2.99"]);
-    scene.is(&scene.rome, true);
+    is_up(&scene.rome, true);
     scene.becomes(&[ROME]);
 }
 
@@ -197,9 +197,9 @@ fn both_families_of_a_site_go_together() {
     let _recipe = Loop::start(&scene, &config);
     let six = || scene.dig("+short AAAA").trim().to_owned();
     eventually("both are there", LIMIT, || six() == "2001:db8::81" && scene.addresses() == [PARIS]);
-    scene.is(&scene.paris, false);
+    is_up(&scene.paris, false);
     eventually("both have moved", LIMIT, || six() == "2001:db8::82" && scene.addresses() == [ROME]);
-    scene.is(&scene.rome, false);
+    is_up(&scene.rome, false);
     eventually("both are empty", LIMIT, || six().is_empty() && scene.addresses().is_empty());
     assert!(scene.dig("AAAA").contains("status: NOERROR"));
 }
@@ -215,11 +215,11 @@ fn from_cron_each_run_does_what_is_to_be_done() {
     };
     let first = once(0);
     assert!(first.contains("\"changed\":false"), "{first}");
-    scene.is(&scene.paris, false);
+    is_up(&scene.paris, false);
     assert!(once(0).contains("\"changed\":true"));
     assert_eq!(scene.addresses(), [ROME]);
     assert!(once(0).contains("\"changed\":false"));
-    scene.is(&scene.paris, true);
+    is_up(&scene.paris, true);
     eventually("its down time is over", LIMIT, || {
         once(0);
         scene.addresses() == [PARIS]
@@ -246,7 +246,7 @@ fn what_a_killed_run_leaves_the_next_one_mends() {
         assert!(recipe.said().contains("has ended"), "{}", recipe.said());
         assert_eq!(scene.addresses(), [PARIS], "what stands stays");
     }
-    scene.is(&scene.paris, false);
+    is_up(&scene.paris, false);
     let _recipe = Loop::start(&scene, &config);
     scene.becomes(&[ROME]);
 }
@@ -264,7 +264,7 @@ fn a_new_configuration_counts_from_hup_on() {
     recipe.signal(Signal::SIGHUP);
     eventually("it complains", LIMIT, || recipe.said().contains("not a setting: polcy=priority"));
     eventually("it goes on", LIMIT, || recipe.said().contains("goes on with what it had"));
-    scene.is(&scene.paris, false);
+    is_up(&scene.paris, false);
     scene.becomes(&[ROME]);
 }
 
