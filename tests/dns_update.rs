@@ -30,7 +30,7 @@ struct Scene {
     primary: Option<Running>,
     secondary: Option<Running>,
     // Last: the hosts' network goes when all else has.
-    _lab: Lab,
+    lab: Lab,
 }
 
 impl Scene {
@@ -47,7 +47,7 @@ impl Scene {
         let other = Some(NS2).filter(|_| has_secondary);
         let primary = primary(&ns1, NS1, other, &key, records);
         let secondary = has_secondary.then(|| secondary(&ns2, NS2, NS1));
-        Scene { client, ns1, key, primary: Some(primary), secondary, _lab: lab }
+        Scene { client, ns1, key, primary: Some(primary), secondary, lab }
     }
 
     fn line(&self, more: &str) -> String {
@@ -536,6 +536,14 @@ fn a_refusal_is_told_in_the_server_s_words() {
     // The secondary has the zone, and not the key.
     let run = scene.update(&format!("{APP} 192.0.2.1 --server {NS2}"), 6);
     assert_eq!(run.one()["tsig_error"], "BADKEY");
+    // A resolver, which knows nothing of signatures.
+    let resolver = scene.lab.host("res", &["192.0.2.55/24"]);
+    let _unbound = support::dns::unbound(&resolver, "192.0.2.55", NS1, "allow_snoop", "");
+    let run = scene.update(&format!("{APP} 192.0.2.1 --server 192.0.2.55"), 75);
+    assert!(run.one()["tsig_error"] == "unsigned" && run.stderr.contains("does it know TSIG"), "{run:?}");
+    // By a name, all addresses of which are tried.
+    let run = scene.update(&format!("{APP} 192.0.2.81 --server localhost"), 75);
+    assert_eq!(run.one()["error"]["reason"], "unreachable");
     let lab = Lab::called(&format!("fv{}", std::process::id()));
     let ns1 = lab.host("ns1", &[&format!("{NS1}/24")]);
     let client = lab.host("n1", &["192.0.2.1/24"]);

@@ -170,16 +170,16 @@ impl Primary<'_> {
                 tcp::messages(got).find_map(|bytes| Some((message.read(bytes, now)?, bytes.to_vec())))
             };
             let answers: Vec<_> = messages.iter().map(of).collect();
-            let faulty = answers.iter().flatten().find(|(said, _)| said.fault.is_some());
+            let faulty = answers.iter().flatten().find_map(|(said, _)| Some((said.fault?, said.rcode.clone())));
             match faulty {
-                Some((said, _)) => Some(Err(said.clone())),
+                Some(faulty) => Some(Err(faulty)),
                 None => answers.into_iter().collect::<Option<Vec<_>>>().map(Ok),
             }
         };
         let most = messages.len() * tcp::MOST;
         match connect::converse(&socket, &bytes, most, until, whole) {
             Ok(Ok(answers)) => Ok(answers),
-            Ok(Err(said)) => Err(self.distrusted(said)),
+            Ok(Err((fault, rcode))) => Err(self.distrusted(fault, rcode)),
             Err(errno) => Err(self.silent(errno)),
         }
     }
@@ -208,10 +208,7 @@ impl Primary<'_> {
     }
 
     /// An answer whose signature, or what it says of ours, is not as it should be.
-    fn distrusted(&self, said: Said) -> Trouble {
-        let Some(fault) = said.fault else {
-            return self.failure(Exit::Bug, Reason::Refused, "an answer without a fault was called faulty").into();
-        };
+    fn distrusted(&self, fault: Fault, rcode: String) -> Trouble {
         let (name, algorithm) = (self.key.name(), self.key.algorithm());
         let (exit, reason, why) = match fault {
             Fault::BadSig => (
@@ -245,9 +242,8 @@ impl Primary<'_> {
                 Exit::Undecided,
                 Reason::BadSignature,
                 format!(
-                    "its answer ({}) to what we signed has no signature, so it is not believed (does it know TSIG, and \
-                     is it the server that you mean?)",
-                    said.rcode
+                    "its answer ({rcode}) to what we signed has no signature, so it is not believed (does it know \
+                     TSIG, and is it the server that you mean?)"
                 ),
             ),
             Fault::Truncated => (
@@ -274,7 +270,7 @@ impl Primary<'_> {
         };
         Trouble {
             failure: self.failure(exit, reason, &why),
-            rcode: Some(said.rcode),
+            rcode: Some(rcode),
             fault: Some(fault),
             unclear: !fault.is_refusal(),
         }

@@ -163,10 +163,16 @@ impl Pusher {
         told: &mut Told,
     ) -> Result<(), Trouble> {
         told.goes_on = true;
-        let to = connect::resolve(target, PORT, until.own).map_err(Failure::from)?.into_iter().next();
-        let to = to.ok_or_else(|| Failure::usage(format!("the server {target} has no address")))?;
-        let primary = Primary { target, to, key: &self.key, name };
-        let look = primary.look(self.zone.is_none(), until.own)?;
+        // A name may have an address that this host has no way to; the one that is reached is asked all else.
+        let mut reached = Err(Failure::usage(format!("the server {target} has no address")).into());
+        for to in connect::resolve(target, PORT, until.own).map_err(Failure::from)? {
+            let primary = Primary { target, to, key: &self.key, name };
+            reached = primary.look(self.zone.is_none(), until.own).map(|look| (primary, look));
+            if !matches!(&reached, Err(Trouble { failure, .. }) if failure.reason == Reason::Unreachable) {
+                break;
+            }
+        }
+        let (primary, look) = reached?;
         told.rcode = Some(look.rcode);
         let zone = self.zone.as_ref().map(|zone| zone.as_str().to_owned()).or(look.zone);
         let zone = zone.filter(|zone| name.is_in(zone)).ok_or_else(|| {
@@ -184,7 +190,7 @@ impl Pusher {
         }
         told.goes_on = false;
         if told.failure.is_none() {
-            told.stands = Some((to, zone, plan));
+            told.stands = Some((primary.to, zone, plan));
         }
         Ok(())
     }
