@@ -240,6 +240,16 @@ pub(crate) fn receive(mut socket: &Socket, buffer: &mut [u8]) -> std::result::Re
     }
 }
 
+/// Connects to one address.
+///
+/// # Errors
+/// Why it could not be done; `ETIMEDOUT` where it said nothing.
+pub(crate) fn one(to: SocketAddr, via: &Via, deadline: Tick) -> std::result::Result<Socket, Errno> {
+    first(&[to], via, deadline)
+        .map(|(socket, _)| socket)
+        .map_err(|refusals| refusals.first().map_or(Errno::EHOSTUNREACH, |(_, errno)| *errno))
+}
+
 /// Sends one datagram from a port of its own, and gives what comes back until `is_answer` takes one.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ use crate::sys::worker::Crew;
 use crate::sys::{clock, raw};
 use crate::types::draw::Draw;
 use crate::types::time::Tick;
-use crate::wire::dns::{Answer, Question};
+use crate::wire::dns::{Answer, Question, tcp};
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use socket2::Socket;
@@ -397,21 +397,15 @@ fn fetch(to: SocketAddr, questions: Vec<(usize, Vec<u8>)>, patience: Duration) -
     let mut connection: Option<Socket> = None;
     let mut ask = |bytes: &[u8]| -> Result<Vec<u8>, Errno> {
         let deadline = clock::boot().after(patience);
-        let length = u16::try_from(bytes.len()).map_err(|_| Errno::EMSGSIZE)?;
-        let framed = [&length.to_be_bytes(), bytes].concat();
+        let mut framed = Vec::new();
+        tcp::push(bytes, &mut framed).map_err(|_| Errno::EMSGSIZE)?;
         loop {
             let (socket, fresh) = match connection.take() {
                 Some(socket) => (socket, false),
-                None => (
-                    connect::first(&[to], &Via::default(), deadline)
-                        .map_err(|refusals| refusals.first().map_or(Errno::EHOSTUNREACH, |(_, errno)| *errno))?
-                        .0,
-                    true,
-                ),
+                None => (connect::one(to, &Via::default(), deadline)?, true),
             };
-            let whole = connect::converse(&socket, &framed, 2 + usize::from(u16::MAX), deadline, |got| {
-                let length = usize::from(u16::from_be_bytes(got.get(..2)?.try_into().ok()?));
-                got.get(2..2 + length).map(<[u8]>::to_vec)
+            let whole = connect::converse(&socket, &framed, tcp::MOST, deadline, |got| {
+                tcp::messages(got).next().map(<[u8]>::to_vec)
             });
             match whole {
                 Ok(message) => {

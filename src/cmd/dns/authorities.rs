@@ -123,8 +123,7 @@ fn sets(address: IpAddr, name: &Domain, plan: &Plan, until: Tick) -> Result<Vec<
         tcp::push(&message, &mut bytes).map_err(|_| Errno::EMSGSIZE)?;
         questions.push(question);
     }
-    let (socket, _) = connect::first(&[SocketAddr::new(address, PORT)], &Via::default(), until)
-        .map_err(|refusals| refusals.first().map_or(Errno::EHOSTUNREACH, |(_, errno)| *errno))?;
+    let socket = connect::one(SocketAddr::new(address, PORT), &Via::default(), until)?;
     connect::converse(&socket, &bytes, questions.len() * tcp::MOST, until, |got| {
         let of = |question: &Question| tcp::messages(got).find_map(|bytes| question.answer(bytes));
         let answers: Option<Vec<_>> = questions.iter().map(of).collect();

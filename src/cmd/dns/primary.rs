@@ -161,9 +161,7 @@ impl Primary<'_> {
         for message in messages {
             tcp::push(message.bytes(), &mut bytes).map_err(Failure::usage)?;
         }
-        let connected = connect::first(&[self.to], &Via::default(), until);
-        let (socket, _) = connected
-            .map_err(|refusals| self.unreachable(refusals.first().map_or(Errno::EHOSTUNREACH, |(_, errno)| *errno)))?;
+        let socket = connect::one(self.to, &Via::default(), until).map_err(|errno| self.unreachable(errno))?;
         let whole = |got: &[u8]| {
             let now = now_s();
             let of = |message: &Signed| {

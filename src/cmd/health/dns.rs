@@ -11,7 +11,7 @@ use crate::sys::worker::Stop;
 use crate::sys::{clock, local, raw};
 use crate::types::target::Target;
 use crate::types::time::{Tick, millis};
-use crate::wire::dns::{self, Answer, Question};
+use crate::wire::dns::{self, Answer, Question, tcp};
 use clap::Args;
 use nix::errno::Errno;
 use std::net::{IpAddr, SocketAddr};
@@ -131,13 +131,11 @@ fn ask(to: SocketAddr, question: &Question, bytes: &[u8], via: &Via, deadline: T
     if !answer.truncated {
         return Ok(answer);
     }
-    let (socket, _) = connect::first(&[to], via, deadline)
-        .map_err(|refusals| refusals.first().map_or(Errno::EHOSTUNREACH, |(_, errno)| *errno))?;
-    let length = u16::try_from(bytes.len()).map_err(|_| Errno::EMSGSIZE)?;
-    let framed = [&length.to_be_bytes(), bytes].concat();
-    let whole = connect::converse(&socket, &framed, 2 + usize::from(u16::MAX), deadline, |got| {
-        let length = usize::from(u16::from_be_bytes(got.get(..2)?.try_into().ok()?));
-        got.get(2..2 + length).map(|message| question.answer(message))
+    let socket = connect::one(to, via, deadline)?;
+    let mut framed = Vec::new();
+    tcp::push(bytes, &mut framed).map_err(|_| Errno::EMSGSIZE)?;
+    let whole = connect::converse(&socket, &framed, tcp::MOST, deadline, |got| {
+        tcp::messages(got).next().map(|message| question.answer(message))
     })?;
     whole.ok_or(Errno::EPROTO)
 }
