@@ -324,6 +324,24 @@ pub(crate) fn resolver(last: &Look, before: Option<&Look>, known: &Known) -> Ver
     Verdict { class, evidence, look_again, of_first: false, at_most }
 }
 
+/// Whether a verdict stands on a cache that was empty before, and there is still time to see that it would have
+/// told what it has: a server may answer questions without recursion with nothing in any case.
+pub(crate) fn needs_confirming(verdict: &Verdict, last: &Look, now: Tick) -> bool {
+    let Said::Answer(answer) = &last.said else { return false };
+    let shortest = answer.ttl_s().map_or(Duration::ZERO, |ttl| Duration::from_secs(ttl.saturating_sub(1).into()));
+    verdict.class == Class::Live && last.alone == Said::Referral && now.since(last.heard) < shortest / 2
+}
+
+/// The same verdict where the question without recursion, asked once more, now finds what was fetched.
+pub(crate) fn confirmed(mut verdict: Verdict, again: &Said) -> Verdict {
+    if let Said::Answer(_) = again {
+        verdict.evidence.push("rd0-answer-after");
+        return verdict;
+    }
+    verdict.evidence.push("rd0-empty-after");
+    Verdict { class: Class::Unknown, at_most: None, ..verdict }
+}
+
 /// What was in the cache had come to its end, and the answer is newer.
 fn expired_between(alone: &Said, answer: &Answer) -> bool {
     let Said::Answer(held) = alone else { return false };
@@ -444,6 +462,26 @@ mod tests {
         assert_eq!(once(Said::Referral, held(30), &known(5)).class, Class::Unknown);
         let other = Answer { records: vec!["192.0.2.9".into()], ..answer(30) };
         assert_eq!(once(Said::Referral, Said::Answer(other), &known(30)).class, Class::Unknown);
+    }
+
+    #[test]
+    fn a_cache_that_never_shows_what_it_has_proves_nothing() {
+        let look = at(0, Said::Referral, held(5));
+        let verdict = resolver(&look, None, &known(5));
+        let soon = look.heard.after(Duration::from_millis(10));
+        assert!(needs_confirming(&verdict, &look, soon));
+        assert!(!needs_confirming(&verdict, &look, look.heard.after(Duration::from_secs(2))), "it may have expired");
+        let shows = confirmed(verdict.clone(), &held(5));
+        assert_eq!(
+            (shows.class, shows.evidence.as_slice()),
+            (Class::Live, ["rd0-empty", "rd0-answer-after"].as_slice())
+        );
+        for hides in [Said::Referral, refused(), Said::Nothing] {
+            let hidden = confirmed(verdict.clone(), &hides);
+            assert_eq!((hidden.class, hidden.at_most), (Class::Unknown, None));
+        }
+        let zero = at(0, Said::Referral, held(0));
+        assert!(!needs_confirming(&resolver(&zero, None, &known(0)), &zero, zero.heard), "it is never kept");
     }
 
     #[test]

@@ -324,8 +324,13 @@ impl Checker<'_> {
         }
         let mut open = Vec::new();
         let mut last_heard = Tick::default();
-        for mut checked in all {
-            self.judge(&mut checked, &asker);
+        for checked in &mut all {
+            self.judge(checked, &asker, false);
+        }
+        if let Some(signal) = self.confirm(&mut all, &mut asker, outlet)? {
+            return Ok(Some(signal));
+        }
+        for checked in all {
             let look_again = |asking: &Asking| asking.verdict.look_again && !self.flags.gap.0.is_zero();
             if checked.askings.iter().any(look_again) {
                 for asking in &checked.askings {
@@ -353,8 +358,13 @@ impl Checker<'_> {
             if let Some(signal) = asker.go(outlet, self.end)? {
                 return Ok(Some(signal));
             }
-            for mut checked in open {
-                self.judge(&mut checked, &asker);
+            for checked in &mut open {
+                self.judge(checked, &asker, true);
+            }
+            if let Some(signal) = self.confirm(&mut open, &mut asker, outlet)? {
+                return Ok(Some(signal));
+            }
+            for checked in open {
                 self.tell(&checked, &asker, outlet)?;
             }
         }
@@ -482,7 +492,7 @@ impl Checker<'_> {
     }
 
     /// Judges what has come: the authorities first, against whom resolvers are held.
-    fn judge(&mut self, checked: &mut Checked<'_>, asker: &Asker) {
+    fn judge(&mut self, checked: &mut Checked<'_>, asker: &Asker, again: bool) {
         let mut known = Known::default();
         for asking in checked.askings.iter_mut().filter(|asking| asking.server.is_authority) {
             let said = said(asker, asking.alone, false);
@@ -496,10 +506,34 @@ impl Checker<'_> {
             known = known.or_ttls_of(&memory.known);
             memory.known = known.clone();
         }
-        for asking in checked.askings.iter_mut().filter(|asking| !asking.server.is_authority) {
+        let of_resolvers = checked.askings.iter_mut().filter(|asking| !asking.server.is_authority);
+        // What one look has settled stays.
+        for asking in of_resolvers.filter(|asking| !again || asking.before.is_some()) {
             asking.verdict = check::resolver(&look(asking, asker), asking.before.as_ref(), &known);
         }
         checked.known = known;
+    }
+
+    /// Asks once more for what is live by an empty cache: does it show what it has?
+    fn confirm(
+        &self,
+        all: &mut [Checked<'_>],
+        asker: &mut Asker,
+        outlet: &mut Outlet<'_>,
+    ) -> Result<Option<Signal>, Failure> {
+        let now = clock::boot();
+        let mut asked = Vec::new();
+        for asking in all.iter_mut().flat_map(|checked| &mut checked.askings) {
+            if asking.said.is_some() && check::needs_confirming(&asking.verdict, &look(asking, asker), now) {
+                let again = asker.ask_alone(asking.peer, &asking.qname, &self.flags.qtype)?;
+                asked.push((asking, again));
+            }
+        }
+        let signal = asker.go(outlet, self.end)?;
+        for (asking, again) in asked {
+            asking.verdict = check::confirmed(asking.verdict.clone(), &said(asker, again, false));
+        }
+        Ok(signal)
     }
 
     /// Writes the records of a name.
