@@ -1,9 +1,10 @@
 //! The rows: what is compared with what, and the bar of each.
 
 use crate::measure::{Pairs, Report, Took, run, run_well};
+use crate::support::dns::{self, ZONE, primary, unbound};
 use crate::support::gateways::{Site, TARGETS};
 use crate::support::scene::{Fault, Scene, Whose};
-use crate::support::{Host, Keepalived, Lab, eventually};
+use crate::support::{Host, Keepalived, Lab, Running, eventually};
 use crate::sys::raw;
 use crate::types::net::Mac;
 use crate::wire::arp;
@@ -72,6 +73,10 @@ pub(crate) const ROWS: &[Row] = &[
     ),
     row("gw-probe-64", "64 gateways at once, three echoes 200 ms apart: told", gw_probe_64),
     row("gw-apply", "an unchanged plan of 3 gateways: gw apply / nft list table, wall and CPU <= 1.0", gw_apply),
+    row("dns-check", "one name at 1 authority and 4 resolvers: dns check / dig five times, <= 0.3", dns_check),
+    row("dns-check-kdig", "1,000 names at 5 servers: dns check / kdig for each server, <= 1.0", dns_check_kdig),
+    row("dns-check-dnsperf", "the same / dnsperf at each server, told", dns_check_dnsperf),
+    row("dns-trace", "16 servers asked every 50 ms: CPU of one core, <= 5 per cent", dns_trace),
     row("gw-split-cost", "50,000 datagrams of one flow through the host: split / routed alone, told", gw_split_cost),
     row("sizes", "bytes of each binary, told", sizes),
     row("instructions", "instructions to start, by callgrind, told", instructions),
@@ -188,6 +193,112 @@ fn gw_split_cost(name: &str, bench: &Bench, report: &mut Report) {
     };
     let pairs = Pairs::measure(count, split, routed);
     report.pairs(name, &pairs, None, None, "");
+}
+
+// Names.
+
+/// An authority and four resolvers that have all of 1,000 names, and a client; its file has the names.
+struct Names {
+    lab: Lab,
+    client: Host,
+    servers: [&'static str; 5],
+    names: PathBuf,
+    running: Vec<Running>,
+}
+
+impl Names {
+    const COUNT: usize = 1000;
+
+    fn new() -> Names {
+        let lab = lab();
+        let servers = ["192.0.2.53", "192.0.2.61", "192.0.2.62", "192.0.2.63", "192.0.2.64"];
+        let ns = lab.host("ns", &["192.0.2.53/24"]);
+        let key = dns::key(&ns, "bench");
+        let records = (0..Names::COUNT).fold(String::new(), |mut all, n| {
+            let _ = writeln!(all, "n{n} 3600 A 192.0.2.1");
+            all
+        });
+        let mut running = vec![primary(&ns, servers[0], None, &key, &records)];
+        for (n, addr) in (1..).zip(&servers[1..]) {
+            let host = lab.host(&format!("r{n}"), &[&format!("{addr}/24")]);
+            running.push(unbound(&host, addr, servers[0], "allow_snoop", ""));
+        }
+        let client = lab.host("client", &["192.0.2.1/24"]);
+        let names = client.folder.join("names");
+        let all: Vec<String> = (0..Names::COUNT).map(|n| format!("n{n}.{ZONE}\n")).collect();
+        fs::write(&names, all.concat()).unwrap();
+        let names = Names { lab, client, servers, names, running };
+        // Cached everywhere, so that no row measures who was asked first.
+        for server in &names.servers {
+            names.client.sh(&format!("sed 's/$/ A/' {0} | dnsperf -s {server} -n 1 >/dev/null", names.names.display()));
+        }
+        names
+    }
+
+    fn check(&self, bench: &Bench, what: &str) -> Command {
+        let [authority, resolvers @ ..] = self.servers;
+        let line = format!("check {what} --authority {authority} --resolver {} --gap 0s", resolvers.join(","));
+        on(&self.client, bench.binary("dns"), &line)
+    }
+
+    fn measure(self, count: usize, mut ours: impl FnMut() -> Took + Send + 'static, mut peer: Command) -> Pairs {
+        let pairs = self.client.inside(move || Pairs::measure(count, &mut ours, || run_well(&mut peer)));
+        let pairs = pairs.join().unwrap();
+        drop((self.running, self.lab));
+        pairs
+    }
+
+    /// `program` for each server, one after the other.
+    fn each(&self, program: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(format!("for server in {}; do {program}; done", self.servers.join(" ")));
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command
+    }
+}
+
+fn dns_check(name: &str, bench: &Bench, report: &mut Report) {
+    let (scene, count) = (Names::new(), bench.pairs(50));
+    let mut ours = scene.check(bench, &format!("n1.{ZONE}"));
+    let peer = scene.each(&format!("dig @$server n1.{ZONE}"));
+    let pairs = scene.measure(count, move || run_well(&mut ours), peer);
+    report.pairs(name, &pairs, Some(0.3), Some(0.3), "");
+}
+
+fn dns_check_many(name: &str, bench: &Bench, report: &mut Report, peer: &str, bar: Option<f64>) {
+    let (scene, count) = (Names::new(), bench.pairs(20));
+    let (mut ours, names) = (scene.check(bench, "-"), scene.names.clone());
+    let peer = scene.each(&peer.replace("NAMES", &names.display().to_string()));
+    let pairs = scene.measure(count, move || run_well(ours.stdin(File::open(&names).unwrap())), peer);
+    report.pairs(name, &pairs, bar, None, ", ours asks resolvers twice");
+}
+
+fn dns_check_kdig(name: &str, bench: &Bench, report: &mut Report) {
+    dns_check_many(name, bench, report, "xargs kdig @$server <NAMES", Some(1.0));
+}
+
+fn dns_check_dnsperf(name: &str, bench: &Bench, report: &mut Report) {
+    dns_check_many(name, bench, report, "sed 's/$/ A/' NAMES | dnsperf -s $server -n 1", None);
+}
+
+fn dns_trace(name: &str, bench: &Bench, report: &mut Report) {
+    const SECONDS: u32 = 10;
+    let lab = lab();
+    let (ns, client) = (lab.host("ns", &["192.0.2.53/24"]), lab.host("client", &["192.0.2.1/24"]));
+    let key = dns::key(&ns, "bench");
+    let _server = primary(&ns, "192.0.2.53", None, &key, "n0 5 A 192.0.2.1");
+    let servers: Vec<String> = (1..=16).map(|n| format!("192.0.2.{}", 100 + n)).collect();
+    ns.sh(&servers.iter().map(|addr| format!("ip addr add {addr}/24 dev eth0; ")).collect::<String>());
+    eventually("BIND listens on all of them", Duration::from_secs(90), || {
+        ns.sh("ss -Hlnu").matches(":53 ").count() > servers.len()
+    });
+    let line = format!("trace n0.{ZONE} --until 192.0.2.2 --authority {} --timeout {SECONDS}s", servers.join(","));
+    let mut command = on(&client, bench.binary("dns"), &line);
+    command.stderr(Stdio::null());
+    let took = client.inside(move || run(&mut command).0).join().unwrap();
+    let per_cent = took.cpu.as_secs_f64() / took.wall.as_secs_f64() * 100.0;
+    let holds = Some(per_cent <= 5.0);
+    report.fact(name, "16 servers", &format!("{per_cent:.2} % of a core"), holds, &json!({"cpu_pct": per_cent}));
 }
 
 // One start.
