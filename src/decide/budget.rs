@@ -59,6 +59,9 @@ pub(crate) struct Budget {
     pub(crate) max: Option<Duration>,
 }
 
+/// Caches count whole seconds: what came at the end of one is kept to the end of its last (measured with Unbound).
+const TICK: Duration = Duration::from_secs(1);
+
 pub(crate) fn budget(parts: &Parts) -> Budget {
     let monitor = &parts.monitor;
     let (needed, silence) = (monitor.fall.needed(), monitor.response_timeout);
@@ -69,7 +72,8 @@ pub(crate) fn budget(parts: &Parts) -> Budget {
         (least, most, format!("{needed} silent probes in a row, each given up after {} s", silence.as_secs_f64()))
     };
     let phase = |name, min, max, from: String| Phase { name, min, max, from };
-    let cached = parts.ttl.max(parts.floor) + parts.stale;
+    let ticked = |kept: Duration| if kept.is_zero() { kept } else { kept + TICK };
+    let cached = ticked(parts.ttl.max(parts.floor)) + parts.stale;
     let by = match (parts.floor > parts.ttl, parts.stale.is_zero()) {
         (true, _) => format!("the resolver's floor of {} s", parts.floor.as_secs()),
         (false, _) => format!("a TTL of {} s", parts.ttl.as_secs()),
@@ -87,7 +91,7 @@ pub(crate) fn budget(parts: &Parts) -> Budget {
             Some(parts.propagation),
             "until every authoritative server has it".to_owned(),
         ),
-        phase("resolver", Duration::ZERO, Some(cached), format!("{by}{stale}")),
+        phase("resolver", Duration::ZERO, Some(cached), format!("{by}{stale}, in whole seconds")),
         of_cache("os", parts.system, "the system"),
         of_cache("application", parts.runtime, "the program"),
     ];
@@ -99,7 +103,7 @@ pub(crate) fn budget(parts: &Parts) -> Budget {
     }
     // Good probes in a row after the pause, then what is kept of the answer that stood meanwhile.
     let good = monitor.interval.saturating_mul(monitor.success_retries.saturating_sub(1));
-    let kept = if parts.empty { parts.negative } else { cached };
+    let kept = if parts.empty { ticked(parts.negative) } else { cached };
     let what = if parts.empty { "a negative answer" } else { "the other answer" };
     let back = good + monitor.down_time.max(monitor.interval) + kept;
     let from = format!("the pause after a failure, good probes, and {what} kept for {} s", kept.as_secs());
@@ -163,19 +167,25 @@ mod tests {
     #[test]
     fn the_sum_is_that_of_the_phases() {
         let plain = budget(&parts());
-        assert_eq!((of(&plain, "detection"), of(&plain, "resolver")), ((s(12), Some(s(17))), (s(0), Some(s(5)))));
-        assert_eq!((plain.min, plain.max), (s(12), Some(s(22))));
-        assert_eq!(of(&plain, "return").1, Some(s(35)), "the pause, and the TTL of the other answer");
+        assert_eq!((of(&plain, "detection"), of(&plain, "resolver")), ((s(12), Some(s(17))), (s(0), Some(s(6)))));
+        assert_eq!((plain.min, plain.max), (s(12), Some(s(23))));
+        assert_eq!(of(&plain, "return").1, Some(s(36)), "the pause, and the TTL of the other answer");
         let refused = budget(&Parts { refuses: true, ..parts() });
         assert_eq!(of(&refused, "detection"), (s(0), Some(s(5))));
     }
 
     #[test]
+    fn what_is_not_kept_takes_no_second() {
+        let none = budget(&Parts { ttl: s(0), ..parts() });
+        assert_eq!(of(&none, "resolver").1, Some(s(0)));
+    }
+
+    #[test]
     fn who_does_not_honour_the_ttl_adds_to_it() {
         let floor = budget(&Parts { floor: s(60), stale: s(30), ..parts() });
-        assert_eq!(of(&floor, "resolver").1, Some(s(90)));
+        assert_eq!(of(&floor, "resolver").1, Some(s(91)));
         let java = budget(&Parts { runtime: Keeps::For(s(30)), propagation: s(1), ..parts() });
-        assert_eq!(java.max, Some(s(17 + 1 + 5 + 30)));
+        assert_eq!(java.max, Some(s(17 + 1 + 6 + 30)));
         let forever = budget(&Parts { runtime: Keeps::Forever, connection: Some(s(900)), ..parts() });
         assert_eq!((forever.max, of(&forever, "connection").1), (None, Some(s(900))));
     }
@@ -184,7 +194,7 @@ mod tests {
     #[test]
     fn the_way_back_from_an_empty_answer_is_the_soa_s() {
         let empty = budget(&Parts { empty: true, ..parts() });
-        assert_eq!(of(&empty, "return").1, Some(s(3630)));
+        assert_eq!(of(&empty, "return").1, Some(s(3631)));
     }
 
     #[test]
