@@ -49,7 +49,7 @@ complete -c dns -n "__fish_dns_using_subcommand check" -s V -l version -d 'Print
 complete -c dns -n "__fish_dns_using_subcommand trace" -l until -d 'The addresses of the new answer, all of them; none: the name without an address' -r
 complete -c dns -n "__fish_dns_using_subcommand trace" -l authority -d 'A server that has the zone' -r
 complete -c dns -n "__fish_dns_using_subcommand trace" -l resolver -d 'A server that asks others for its clients' -r
-complete -c dns -n "__fish_dns_using_subcommand trace" -l application -d 'A program that asks the system, and keeps the answer for D, or for ever' -r
+complete -c dns -n "__fish_dns_using_subcommand trace" -l application -d 'A program that asks the system, and keeps the answer for D, for java\'s 30s, or for ever' -r
 complete -c dns -n "__fish_dns_using_subcommand trace" -l connect -d 'Connect to the old address at this port again and again, for when it stops serving, and hold one connection' -r
 complete -c dns -n "__fish_dns_using_subcommand trace" -l type -d 'The type of the addresses' -r -f -a "A\t'IPv4'
 AAAA\t'IPv6'"

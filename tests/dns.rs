@@ -74,6 +74,34 @@ fn a_state_carries_what_was_known_and_whose_turn_it_is() {
     assert!(refused.stdout.is_empty() && refused.stderr.contains("answer.json"), "{refused:?}");
 }
 
+/// A verdict that has expired since is later than what an earlier run remembered: a check may take longer than the
+/// word of the one before holds.
+#[test]
+fn an_expired_verdict_of_this_run_is_what_was_known_last() {
+    let lab = Lab::new();
+    let host = host(&lab);
+    let state = format!("--policy priority --all-down empty --state {}", host.folder.join("answer.json").display());
+    assert_eq!(ask(&host, &state, &both("up", "up"), 0)["answers"], json!(["192.0.2.1"]));
+    let mut answer = host.start_fed(&format!("dns answer www.example.org {SITES} {state}"));
+    answer.feed("{\"subject\":\"paris\",\"status\":\"down\",\"valid_for_ms\":1}\n");
+    eventually("it has been read", Duration::from_secs(5), || {
+        // It waits for more, long after the word has lost its force.
+        fs::read_to_string(format!("/proc/{}/wchan", answer.pid())).is_ok_and(|wchan| wchan.contains("poll"))
+    });
+    answer.feed(&says("rome", "down"));
+    drop(answer.child.stdin.take());
+    assert_eq!(answer.ends(Duration::from_secs(5)), 0);
+    assert_eq!(answer.so_far()[0]["empty"], true, "{:?}", answer.so_far());
+}
+
+#[test]
+fn a_verdict_about_no_site_is_told() {
+    let lab = Lab::new();
+    let host = host(&lab);
+    let lost = host.run_with(&format!("dns answer www.example.org {SITES}"), &says("pari", "up")).ended(75);
+    assert!(lost.stderr.contains("about pari, and the sites are paris, rome"), "{lost:?}");
+}
+
 #[test]
 fn a_site_in_standby_is_left_out_while_another_is_up() {
     let lab = Lab::new();

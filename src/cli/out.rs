@@ -118,10 +118,12 @@ impl Out {
         self.gone
     }
 
-    /// Flushes, and prints the table that was collected, once.
-    pub(crate) fn finish(&mut self) -> Result<(), Failure> {
-        if let Form::Table(columns) = std::mem::replace(&mut self.form, Form::Json) {
-            // Without a row the titles alone say that there is none.
+    /// Flushes, and prints the table that was collected, once; `even_empty`: the titles alone say that there is
+    /// nothing.
+    pub(crate) fn finish(&mut self, even_empty: bool) -> Result<(), Failure> {
+        if let Form::Table(columns) = std::mem::replace(&mut self.form, Form::Json)
+            && (even_empty || !self.rows.is_empty())
+        {
             let text = table::render(columns, &self.rows);
             self.rows.clear();
             self.lines.extend_from_slice(text.as_bytes());

@@ -14,6 +14,7 @@ use nix::sys::signal::Signal;
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The most that one write hands over: a pipe that is writable takes this much without blocking.
 ///
@@ -191,9 +192,18 @@ impl std::fmt::Debug for Pump {
     }
 }
 
+/// A stream has taken standard output.
+static OWNS_STDOUT: AtomicBool = AtomicBool::new(false);
+
+/// Whether a stream has taken standard output.
+pub(crate) fn owns_stdout() -> bool {
+    OWNS_STDOUT.load(Ordering::Relaxed)
+}
+
 impl Pump {
     /// Catches the signals; call it before anything is held that a signal must give back.
     pub(crate) fn new(host: &str, form: Form) -> Result<Self, Failure> {
+        OWNS_STDOUT.store(true, Ordering::Relaxed);
         Ok(Pump { signals: Signals::catch()?, stream: Stream::new(host, form) })
     }
 

@@ -4,6 +4,7 @@ use super::args::Common;
 use super::exit::{Dialect, Exit};
 use super::failure::{Failure, Reason};
 use super::out::{self, Form, Out};
+use super::stream;
 use crate::record::Column;
 use crate::sys::clock::Deadline;
 use crate::types::time::{Span, Tick};
@@ -158,7 +159,8 @@ fn run(tool: &Tool, args: &[OsString]) -> Exit {
     let Some(verb) = tool.verb(name) else { return Exit::Usage };
     let outcome = process(&who, verb, matches).and_then(|mut process| {
         let answer = (verb.run)(matches, &mut process);
-        let finished = process.out.finish();
+        // A stream has written its own; one that failed has nothing to show titles of.
+        let finished = process.out.finish(answer.is_ok() && !stream::owns_stdout());
         let answer = answer?;
         // Also after a failure to write, the answer that was found is not told as another.
         finished.map(|()| answer)

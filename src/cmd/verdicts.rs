@@ -55,6 +55,12 @@ impl Verdicts {
         said.map_or(Status::Unknown, |said| said.status)
     }
 
+    /// What was said last of a subject since `since`, whether it holds still or not.
+    pub(super) fn last(&self, subject: &str, since: Tick) -> Option<Status> {
+        let said = self.words.get(subject).filter(|said| said.arrived >= since);
+        said.map(|said| said.status).filter(|status| *status != Status::Unknown)
+    }
+
     /// When those that hold will expire.
     pub(super) fn ends(&self, now: Tick) -> impl Iterator<Item = Tick> {
         self.words.values().filter_map(|said| said.expires).filter(move |expires| *expires > now)

@@ -342,6 +342,7 @@ pub(crate) const BUDGET_COLUMNS: &[Column] = &[
     column("phases/from", "FROM"),
     column("min_ms", "SUM MIN MS"),
     column("max_ms", "SUM MAX MS"),
+    column("queries_per_s", "QUERIES/S"),
 ];
 
 pub(crate) const TRACE_COLUMNS: &[Column] = &[
@@ -350,6 +351,7 @@ pub(crate) const TRACE_COLUMNS: &[Column] = &[
     column("elapsed_ms", "ELAPSED MS"),
     column("last_old", "LAST OLD"),
     column("first_new", "FIRST NEW"),
+    column("since", "SINCE"),
     column("samples", "SAMPLES"),
 ];
 
@@ -375,6 +377,7 @@ pub(crate) const CHECK_COLUMNS: &[Column] = &[
     column("rcode", "RCODE"),
     column("ttl_s", "TTL"),
     column("authority_ttl_s", "OF"),
+    column("stale_at_most_ms", "KEPT MS"),
     column("rtt_ms", "RTT MS"),
     column("answers", "ANSWERS"),
     column("evidence", "EVIDENCE"),

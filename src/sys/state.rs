@@ -93,6 +93,15 @@ pub(crate) fn read_secret(path: &Path, doing: &str, mend: &str) -> Result<String
 
 /// Replaces a file: write beside, fsync, rename, fsync the folder. The old content or the new.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    replace_as(path, bytes, 0o600)
+}
+
+/// The same with a file that others may read, as the umask has it.
+pub(crate) fn publish(path: &Path, bytes: &[u8]) -> Result<()> {
+    replace_as(path, bytes, 0o666)
+}
+
+fn replace_as(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     make_folder(folder)?;
     // The process number keeps two writers apart; one that was killed here is overwritten later.
@@ -101,7 +110,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let beside = PathBuf::from(beside);
     let name = path.display().to_string();
     let write = || -> std::io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&beside)?;
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&beside, path)?;

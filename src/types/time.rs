@@ -93,7 +93,7 @@ impl FromStr for WallTime {
             let days = days(number(0..4)?, month, day);
             Some((days * 86_400 + hour * 3600 + minute * 60 + second - offset) * 1_000_000 + micros)
         };
-        let unix_us = read().ok_or_else(|| format!("'{text}' is not a time (RFC 3339)"))?;
+        let unix_us = read().ok_or_else(|| format!("'{text}' is not a time (RFC 3339: 2026-01-31T23:59:59Z)"))?;
         Ok(WallTime { unix_us })
     }
 }

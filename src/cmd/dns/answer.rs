@@ -20,6 +20,7 @@ use crate::types::site::Site;
 use crate::types::status::Status;
 use crate::types::time::{Span, Tick, millis};
 use clap::{ArgMatches, Args, ValueEnum};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -86,7 +87,7 @@ struct Flags {
     unknown: CountAs,
 
     /// How long the answer may be kept, in seconds
-    #[arg(long, value_name = "S", default_value = "5", value_parser = clap::value_parser!(u32).range(0..=2_147_483_647))]
+    #[arg(long, value_name = "S", default_value = "5", value_parser = super::seconds)]
     ttl: u32,
 
     /// While FILE.SITE (by default standby.SITE) is there, that site is left out where another is up
@@ -190,6 +191,9 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     decider::run(&mut answerer, &flags.deciding, process)
 }
 
+/// So many subjects that are no site are told.
+const STRANGERS: usize = 5;
+
 struct Answerer<'a> {
     flags: &'a Flags,
     settings: Settings,
@@ -198,6 +202,9 @@ struct Answerer<'a> {
     remembered: Remembered,
     kept: Remembered,
     memory: Option<Memory>,
+    begun: Tick,
+    /// Whom verdicts were about that are no site.
+    strangers: BTreeSet<String>,
     /// What a stream said last, how it counted, and when.
     said: Option<(Answer, Exit)>,
     said_at: Tick,
@@ -243,6 +250,8 @@ impl<'a> Answerer<'a> {
             remembered: kept.clone(),
             kept,
             memory,
+            begun: clock::boot(),
+            strangers: BTreeSet::new(),
             said: None,
             said_at: clock::boot(),
         })
@@ -253,6 +262,10 @@ impl<'a> Answerer<'a> {
         let mut all = Vec::new();
         for site in &self.sites {
             let status = self.verdicts.status(&site.name, now);
+            // One that has expired since this run began is later than what an earlier run remembered.
+            if let Some(last) = self.verdicts.last(&site.name, self.begun) {
+                self.remembered.up.insert(site.name.clone(), last == Status::Up);
+            }
             let before = self.remembered.up.get(&site.name).map(|up| if *up { Status::Up } else { Status::Down });
             if status != Status::Unknown {
                 self.remembered.up.insert(site.name.clone(), status == Status::Up);
@@ -347,7 +360,12 @@ impl Decider for Answerer<'_> {
         let is_of = |site: &&Site| {
             site.name == said.subject || site.addresses.iter().any(|address| address.to_string() == said.subject)
         };
-        let Some(site) = self.sites.iter().find(is_of).map(|site| site.name.clone()) else { return Ok(false) };
+        let Some(site) = self.sites.iter().find(is_of).map(|site| site.name.clone()) else {
+            if self.strangers.len() < STRANGERS {
+                self.strangers.insert(said.subject);
+            }
+            return Ok(false);
+        };
         self.verdicts.take(&site, &said, now)
     }
 
@@ -356,6 +374,16 @@ impl Decider for Answerer<'_> {
         let (answer, exit, turn) = self.conclude(now)?;
         process.out.record(&self.head(now, false), &answer)?;
         self.keep(turn)?;
+        if exit == Exit::Undecided && !self.strangers.is_empty() {
+            let whom: Vec<&str> = self.strangers.iter().map(String::as_str).collect();
+            let sites: Vec<&str> = self.sites.iter().map(|site| site.name.as_str()).collect();
+            process.complain(&format!(
+                "no verdict is about a site of {}: there are some about {}, and the sites are {} (see: health --name)",
+                self.flags.name,
+                whom.join(", "),
+                sites.join(", ")
+            ));
+        }
         Ok(exit)
     }
 

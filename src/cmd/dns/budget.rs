@@ -59,19 +59,19 @@ struct Flags {
     propagation: Span,
 
     /// The TTL of the addresses, in seconds
-    #[arg(long, value_name = "S", default_value = "5", value_parser = clap::value_parser!(u32).range(0..=2_147_483_647))]
+    #[arg(long, value_name = "S", default_value = "5", value_parser = super::seconds)]
     ttl: u32,
 
     /// Resolvers keep an answer at least so long, in seconds (cache-min-ttl of Unbound, min-cache-ttl of BIND)
-    #[arg(long, value_name = "S", default_value = "0", value_parser = clap::value_parser!(u32).range(0..=2_147_483_647))]
+    #[arg(long, value_name = "S", default_value = "0", value_parser = super::seconds)]
     floor: u32,
 
     /// Resolvers serve stale answers, to be kept for so many seconds (RFC 8767: 30)
-    #[arg(long, value_name = "S", default_value = "0", value_parser = clap::value_parser!(u32).range(0..=2_147_483_647))]
+    #[arg(long, value_name = "S", default_value = "0", value_parser = super::seconds)]
     stale: u32,
 
     /// How long an answer without an address may be kept: the lower of the SOA's TTL and MINIMUM, in seconds
-    #[arg(long, value_name = "S", default_value = "3600", value_parser = clap::value_parser!(u32).range(0..=2_147_483_647))]
+    #[arg(long, value_name = "S", default_value = "3600", value_parser = super::seconds)]
     negative_ttl: u32,
 
     /// When all sites are down the answer has no address (dns answer --all-down empty)

@@ -160,6 +160,11 @@ fn names(flags: &Flags, process: &Process) -> Result<(Vec<String>, Exit), Failur
     }
     for name in &flags.names {
         if name != "-" {
+            if name.parse::<IpAddr>().is_ok() {
+                return Err(Failure::usage(format!(
+                    "{name} is an address, not a name: who is asked is --resolver {name}"
+                )));
+            }
             take(dns::check_name(name).map_err(Failure::usage)?);
             continue;
         }

@@ -24,6 +24,15 @@ pub const TOOL: Tool = Tool {
     verbs: Verbs::Many(&[check::VERB, trace::VERB, budget::VERB, answer::VERB, update::VERB]),
 };
 
+/// A TTL on the command line.
+///
+/// # Errors
+/// It is none (RFC 2181 §8).
+fn seconds(text: &str) -> Result<u32, String> {
+    let read = text.parse().ok().filter(|seconds| *seconds <= i32::MAX.unsigned_abs());
+    read.ok_or_else(|| "a TTL is in whole seconds, without a unit, and at most 2147483647".to_owned())
+}
+
 /// The sites behind a name, on the command line or in a file.
 #[derive(Args, Debug)]
 struct Sites {

@@ -80,6 +80,8 @@ pub(super) struct Pusher {
     pub(super) zone: Option<Domain>,
     /// Until every authoritative server shows it.
     pub(super) wait: bool,
+    /// At most so long, where it is looked again later.
+    pub(super) wait_at_most: Option<Duration>,
     pub(super) changing: Changing,
 }
 
@@ -111,7 +113,8 @@ impl Pusher {
         // Nobody has to wait for another server's copy before the next change.
         drop(lock);
         if let Some((target, told)) = all.last_mut().filter(|_| self.wait && !dry_run) {
-            self.await_all(target, name, told, deadline.tick());
+            let limit = self.wait_at_most.map(|limit| clock::boot().after(limit));
+            self.await_all(target, name, told, limit.map_or(deadline.tick(), |limit| limit.min(deadline.tick())));
         }
         let mut done = Done { records: Vec::new(), exit: Exit::Yes, changed: false, complaint: None };
         let mut sentences = Vec::new();

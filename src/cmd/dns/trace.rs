@@ -80,8 +80,8 @@ struct Flags {
     #[arg(long)]
     os: bool,
 
-    /// A program that asks the system, and keeps the answer for D, or for ever
-    #[arg(long, value_name = "D|forever", value_delimiter = ',')]
+    /// A program that asks the system, and keeps the answer for D, for java's 30s, or for ever
+    #[arg(long, value_name = "D|java|forever", value_delimiter = ',')]
     application: Vec<Keeping>,
 
     /// Connect to the old address at this port again and again, for when it stops serving, and hold one connection
@@ -132,7 +132,13 @@ impl FromStr for Keeping {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text == "forever" { Ok(Keeping(None)) } else { text.parse().map(|span| Keeping(Some(span))) }
+        match text {
+            "forever" => Ok(Keeping(None)),
+            "java" => Ok(Keeping(Some(Span(Duration::from_secs(30))))),
+            other => {
+                other.parse().map(|span| Keeping(Some(span))).map_err(|why: String| format!("{why}, java or forever"))
+            }
+        }
     }
 }
 
@@ -610,7 +616,7 @@ impl<'a> Tracer<'a> {
             .collect();
         let since = if self.fault.is_some() { "since the fault" } else { "since the start" };
         let title = format!("{} {}: seconds {since}", self.flags.name.as_str(), self.flags.qtype.as_str());
-        state::replace(path, timeline::draw(&title, &bars, zero, clock::boot()).as_bytes())?;
+        state::publish(path, timeline::draw(&title, &bars, zero, clock::boot()).as_bytes())?;
         Ok(())
     }
 }

@@ -51,7 +51,7 @@ struct Flags {
     addresses: Vec<IpAddr>,
 
     /// Where the zone is changed: the primary; several are tried in turn until one takes it
-    #[arg(long, value_name = "ADDR[:PORT]", required = true)]
+    #[arg(long, value_name = "ADDR[:PORT],...", value_delimiter = ',', required = true)]
     server: Vec<Target>,
 
     /// The key that the server knows us by: BIND's key clause, as tsig-keygen prints it; fd:N too
@@ -63,7 +63,7 @@ struct Flags {
     zone: Option<Domain>,
 
     /// How long the addresses may be kept, in seconds [default: the answer's; else what stands, else 5]
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(0..=2_147_483_647))]
+    #[arg(long, value_name = "S", value_parser = super::seconds)]
     ttl: Option<u32>,
 
     /// Add the addresses to those that stand
@@ -106,7 +106,16 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         return Err(Failure::usage("--dry-run tells what one step would change: leave out --follow"));
     }
     let key = keys::read_tsig(&flags.tsig_key)?;
-    let pusher = Pusher { servers: flags.server, key, zone: flags.zone, wait: flags.wait, changing: flags.changing };
+    // A stream has other answers to carry out meanwhile.
+    let wait_at_most = flags.follow.then_some(RETRY);
+    let pusher = Pusher {
+        servers: flags.server,
+        key,
+        zone: flags.zone,
+        wait: flags.wait,
+        wait_at_most,
+        changing: flags.changing,
+    };
     if let Some((name, wish)) = by_hand {
         let outcome = pusher.carry_out(&name, &wish, process.deadline(pusher.planned()));
         return print(&name, outcome, &pusher, process);

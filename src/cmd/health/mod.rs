@@ -258,7 +258,7 @@ fn in_dialect(
 ) -> Result<Exit, Failure> {
     let Some(dialect) = dialect else { return outcome };
     // What cannot be written is a failure of the run too, and known only then.
-    let written = process.out.finish();
+    let written = process.out.finish(true);
     Ok(match outcome.and_then(|exit| written.map(|()| exit)) {
         Ok(exit) => dialect.of(exit),
         Err(failure) => {

@@ -268,7 +268,7 @@ impl Sender {
                 }
                 self.keep_life()?;
                 self.report(process)?;
-                process.out.finish()?;
+                process.out.finish(true)?;
                 signals.die(signal);
                 return Ok(Exit::Yes);
             }
