@@ -52,7 +52,7 @@ _dns() {
             return 0
             ;;
         dns__subcmd__answer)
-            opts="-t -h -V --sites --site --type --policy --one --key --order --view --threshold --all-down --backup --unknown --ttl --standby --max-skew --state --follow --renew --for --pass --exit-zero --table --schema --node --timeout --help --version"
+            opts="-t -h -V --sites --site --type --policy --one --key --order --view --threshold --all-down --backup --unknown --ttl --standby --max-skew --first-within --state --follow --renew --for --pass --exit-zero --table --schema --node --timeout --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -111,6 +111,10 @@ _dns() {
                     return 0
                     ;;
                 --max-skew)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --first-within)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

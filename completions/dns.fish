@@ -111,6 +111,7 @@ up\t'Up'"
 complete -c dns -n "__fish_dns_using_subcommand answer" -l ttl -d 'How long the answer may be kept, in seconds' -r
 complete -c dns -n "__fish_dns_using_subcommand answer" -l standby -d 'While FILE.SITE (by default standby.SITE) is there, that site is left out where another is up' -r -F
 complete -c dns -n "__fish_dns_using_subcommand answer" -l max-skew -d 'Once, take a record without arrival by its own time, at most so far ahead of ours' -r
+complete -c dns -n "__fish_dns_using_subcommand answer" -l first-within -d 'In a stream, conclude nothing before every site was heard of, but for at most D: until then what stands in the DNS goes on' -r
 complete -c dns -n "__fish_dns_using_subcommand answer" -l state -d 'Remember from run to run' -r -F
 complete -c dns -n "__fish_dns_using_subcommand answer" -l renew -d 'Repeat the conclusion at least every D, for as long as what it rests on holds' -r
 complete -c dns -n "__fish_dns_using_subcommand answer" -l for -d 'End after D with the status of the last conclusion' -r

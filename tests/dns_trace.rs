@@ -177,6 +177,45 @@ fn what_is_not_seen_everywhere_is_undecided_and_named() {
     assert_eq!(trace.ends(LIMIT), 0, "{}", trace.complaints());
 }
 
+/// An alias that leads elsewhere, and a system that cannot ask, say nothing of addresses.
+#[test]
+fn what_says_nothing_is_no_new_answer() {
+    let scene = Scene::new();
+    scene.update(&format!("add other.{ZONE} 5 CNAME www.other.test"));
+    let mut elsewhere =
+        scene.client.start(&format!("dns trace other.{ZONE} --until none --authority 192.0.2.53 --timeout 500ms"));
+    assert_eq!(elsewhere.ends(LIMIT), 75);
+    // Nobody listens at the client's own address.
+    let conf = scene.client.folder.join("resolv.conf");
+    fs::write(&conf, "nameserver 192.0.2.1\noptions timeout:1 attempts:1\n").unwrap();
+    let mut system = scene.client.start_shell(&format!(
+        "exec unshare -m sh -c 'mount --bind {} /etc/resolv.conf && exec {} trace app.{ZONE} --until none --os --timeout 1s'",
+        conf.display(),
+        support::binary("dns").display(),
+    ));
+    assert_eq!(system.ends(LIMIT), 75, "{}", system.text());
+    let os = last(&system.so_far(), "os");
+    assert!(os["last_old"].is_null() && os["first_new"].is_null() && os["samples"].as_u64().unwrap() > 0, "{os}");
+}
+
+#[test]
+fn a_picture_is_written_to_files_alone() {
+    let scene = Scene::new();
+    let folder = &scene.client.folder;
+    let line = "--authority 192.0.2.53 --timeout 300ms --svg";
+    for (path, why) in [("/dev/null", "no regular file"), ("/nonexistent/a.svg", "No such file")] {
+        let mut trace = scene.trace(&format!("{line} {path}"));
+        assert!(trace.ends(LIMIT) != 75 && trace.complaints().contains(why), "{path}: {}", trace.complaints());
+        assert!(trace.so_far().is_empty(), "before anything is asked");
+    }
+    std::os::unix::fs::symlink(folder.join("real.svg"), folder.join("link.svg")).unwrap();
+    fs::write(folder.join("real.svg"), "").unwrap();
+    let mut trace = scene.trace(&format!("{line} {}", folder.join("link.svg").display()));
+    assert_eq!(trace.ends(LIMIT), 75);
+    assert!(fs::symlink_metadata(folder.join("link.svg")).unwrap().is_symlink());
+    assert!(fs::read_to_string(folder.join("real.svg")).unwrap().contains("</svg>"));
+}
+
 #[test]
 fn what_cannot_be_traced_is_refused() {
     let lab = Lab::new();
@@ -189,6 +228,8 @@ fn what_cannot_be_traced_is_refused() {
         ("dns trace a..b --until 192.0.2.1 --os", "is not a name"),
         ("dns trace a.b --until 192.0.2.1 --os --every 0s", "1ms or more"),
         ("dns trace a.b --until 192.0.2.1 --application soon", "not a duration"),
+        ("dns trace a.b --until 192.0.2.1 --os --fault-at 2126-01-01T00:00:00Z", "has not come yet"),
+        ("dns trace a.b --until 192.0.2.1 --os --fault-at 1971-01-01T00:00:00Z", "before the boot"),
         ("dns trace a.b c --until 192.0.2.1 --os", "invalid value"),
     ] {
         let refused = host.run(line).ended(2);

@@ -259,12 +259,72 @@ fn a_new_configuration_counts_from_hup_on() {
     scene.both("policy=round-robin\n");
     recipe.signal(Signal::SIGHUP);
     scene.becomes(&[PARIS, ROME]);
-    scene.both("polcy=priority\n");
-    recipe.signal(Signal::SIGHUP);
-    eventually("it complains", LIMIT, || recipe.said().contains("not a setting: polcy=priority"));
-    eventually("it goes on", LIMIT, || recipe.said().contains("goes on with what it had"));
+    // One that is wrong changes nothing, wherever that is found out.
+    for (wrong, why) in [
+        ("polcy=priority\n", "not a setting: polcy=priority"),
+        ("interval=5x\n", "not a duration"),
+        ("sites=/no\n", "/no"),
+    ] {
+        let before = recipe.said().matches("goes on with what it had").count();
+        scene.both(wrong);
+        recipe.signal(Signal::SIGHUP);
+        eventually(why, LIMIT, || {
+            recipe.said().contains(why) && recipe.said().matches("goes on with what it had").count() > before
+        });
+    }
     is_up(&scene.paris, false);
     scene.becomes(&[ROME]);
+    // TERM counts also while it begins anew.
+    let mut recipe = recipe;
+    recipe.signal(Signal::SIGHUP);
+    recipe.signal(Signal::SIGTERM);
+    assert_eq!(recipe.ends(), 0, "{}", recipe.said());
+}
+
+/// What is not known yet takes no site out of the name, and nothing measured changes nothing.
+#[test]
+fn what_was_not_measured_changes_nothing() {
+    let scene = Scene::new();
+    let slow = format!("192.0.2.83:80 rome={ROME}:80");
+    let config = scene.configure(
+        &format!("paris {PARIS}\nrome {ROME}\n"),
+        &format!("policy=round-robin\nchecks='paris={slow}'\nresponse_timeout=2s\nretries=3\n"),
+    );
+    // Paris is asked at an address that nobody has, for six seconds.
+    let recipe = Loop::start(&scene, &config);
+    eventually("rome is well", LIMIT, || {
+        scene.monitor.sh("ss -Hnt state all").contains(ROME) || recipe.said().len() > 1
+    });
+    assert_eq!(scene.addresses(), [PARIS], "nothing is pushed before both are known");
+    scene.becomes(&[ROME]);
+    drop(recipe);
+    // A torn memory is no verdict: that of the checks counts, and the status tells it.
+    let state = scene.monitor.folder.join("state");
+    let mut files = fs::read_dir(&state).unwrap().map(|file| file.unwrap().path());
+    let memory = files.find(|path| path.extension().is_some_and(|ending| ending == "A")).unwrap();
+    fs::write(memory.with_extension("damp"), "").unwrap();
+    let config = scene.both("");
+    let (code, _, complaints) = scene.run(&format!("--once {config}"));
+    assert!(code == 6 && complaints.contains(".damp"), "{code} {complaints}");
+    assert_eq!(scene.addresses(), [PARIS]);
+    fs::write(&memory, "").unwrap();
+    is_up(&scene.paris, false);
+    assert_eq!(scene.run(&format!("--once {config}")).0, 6);
+    assert_eq!(scene.addresses(), [PARIS], "nothing is decided from a torn memory");
+}
+
+/// With both families the dead site goes in both, also where the other has only one.
+#[test]
+fn a_dead_site_leaves_in_the_family_that_nobody_else_has() {
+    let scene = Scene::new();
+    let config = scene.configure(&format!("paris {PARIS} 2001:db8::81\nrome {ROME}\n"), "");
+    let _recipe = Loop::start(&scene, &config);
+    let six = || scene.dig("+short AAAA").trim().to_owned();
+    eventually("both are there", LIMIT, || six() == "2001:db8::81" && scene.addresses() == [PARIS]);
+    is_up(&scene.paris, false);
+    eventually("both have moved", LIMIT, || six().is_empty() && scene.addresses() == [ROME]);
+    is_up(&scene.paris, true);
+    eventually("both are back", LIMIT, || six() == "2001:db8::81" && scene.addresses() == [PARIS]);
 }
 
 #[test]

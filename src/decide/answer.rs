@@ -85,6 +85,9 @@ pub(crate) struct Site {
     pub(crate) rests: bool,
 }
 
+/// Why there is no address of this type: sites serve by the other one.
+pub(crate) const OTHER_TYPE: &str = "other-type";
+
 /// How it is decided.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
@@ -206,8 +209,15 @@ pub(crate) fn answer(sites: &[Site], settings: &Settings, turn: &mut Turn) -> An
         turn.answer = Some(addresses.clone());
         return Answer { addresses: Some(addresses), fallback, members };
     }
+    let is_other = |(site, member): (&Site, &Member)| {
+        site.addresses.is_empty() && matches!(member.counted_as, Counted::Up | Counted::Standby)
+    };
+    if sites.iter().zip(&members).any(is_other) {
+        // Who serves has addresses of the other type alone: those of this type are of the dead, and lead nowhere.
+        return Answer { addresses: Some(Vec::new()), fallback: Some(OTHER_TYPE), members };
+    }
     if members.iter().all(|member| member.counted_as == Counted::Unmeasured) {
-        let addresses = turn.answer.clone();
+        let addresses = last_answer(sites, turn);
         let fallback = addresses.is_some().then_some("keep");
         return Answer { addresses, fallback, members };
     }
@@ -322,6 +332,13 @@ fn gather(sites: &[Site], takes: impl Fn(usize) -> bool) -> Vec<IpAddr> {
     addresses
 }
 
+/// What was answered last, of what the sites have still; none where nothing of it is left.
+fn last_answer(sites: &[Site], turn: &Turn) -> Option<Vec<IpAddr>> {
+    let known = gather(sites, |_| true);
+    let kept = turn.answer.iter().flatten().copied().filter(|address| known.contains(address));
+    Some(kept.collect()).filter(|kept: &Vec<IpAddr>| !kept.is_empty())
+}
+
 /// No site serves.
 fn fall_back(sites: &[Site], settings: &Settings, mut members: Vec<Member>, turn: &mut Turn) -> Answer {
     let first = sites.iter().map(|site| site.tier).min();
@@ -340,7 +357,7 @@ fn fall_back(sites: &[Site], settings: &Settings, mut members: Vec<Member>, turn
         AllDown::All | AllDown::FirstTier => Some(gather(sites, takes)),
         AllDown::Empty => Some(Vec::new()),
         AllDown::Backup(addresses) => Some(addresses.clone()),
-        AllDown::Keep => turn.answer.clone(),
+        AllDown::Keep => last_answer(sites, turn),
     };
     // What was answered because nobody served is nothing to keep.
     Answer { addresses, fallback: Some(settings.all_down.as_str()), members }
@@ -535,6 +552,31 @@ mod tests {
                 rests,
             },
         )
+    }
+
+    /// A client with both families must not be led to the dead site by one of them.
+    #[test]
+    fn the_dead_of_one_type_go_while_a_site_serves_by_the_other() {
+        let mut both = sites(&[Down, Up]);
+        both[1].addresses.clear();
+        for all_down in [AllDown::All, AllDown::Empty, AllDown::Keep, AllDown::Backup(vec![addr(9)])] {
+            let settings = Settings { all_down, ..settings(Policy::RoundRobin) };
+            assert_eq!(of(&both, &settings), (Some(Vec::new()), Some("other-type")));
+        }
+        both[1].rests = true;
+        assert_eq!(of(&both, &settings(Policy::RoundRobin)).1, Some("other-type"));
+        both[1].status = Down;
+        assert_eq!(of(&both, &settings(Policy::RoundRobin)), (Some(vec![addr(1)]), Some("all")));
+    }
+
+    #[test]
+    fn what_is_kept_is_what_the_sites_still_have() {
+        let dead = sites(&[Down, Down]);
+        let settings = Settings { all_down: AllDown::Keep, ..settings(Policy::RoundRobin) };
+        let mut turn = Turn { answer: Some(vec![addr(7), addr(2)]), ..Turn::default() };
+        assert_eq!(answer(&dead, &settings, &mut turn).addresses, Some(vec![addr(2)]));
+        turn.answer = Some(vec![addr(7)]);
+        assert_eq!(answer(&dead, &settings, &mut turn).addresses, None);
     }
 
     proptest! {

@@ -16,7 +16,7 @@ pub(crate) enum Seen {
     Old,
     /// What is awaited, and nothing beside it.
     New,
-    /// No answer.
+    /// No answer, or none with an address where one is awaited.
     Nothing,
 }
 
@@ -29,7 +29,11 @@ impl Until {
     pub(crate) fn judge(&self, answer: &[IpAddr]) -> Seen {
         let holds = |all: &[IpAddr], one: &IpAddr| all.contains(one);
         let same = answer.iter().all(|one| holds(&self.0, one)) && self.0.iter().all(|one| holds(answer, one));
-        if same { Seen::New } else { Seen::Old }
+        match (same, answer.is_empty()) {
+            (true, _) => Seen::New,
+            (false, true) => Seen::Nothing,
+            (false, false) => Seen::Old,
+        }
     }
 }
 
@@ -157,6 +161,7 @@ mod tests {
         let until = Until(vec![addr(1), addr(2)]);
         assert_eq!(until.judge(&[addr(2), addr(1)]), Seen::New);
         assert_eq!(until.judge(&[addr(1)]), Seen::Old);
+        assert_eq!(until.judge(&[]), Seen::Nothing);
         assert_eq!(until.judge(&[addr(1), addr(2), addr(3)]), Seen::Old);
         assert_eq!(Until(Vec::new()).judge(&[]), Seen::New);
         assert_eq!(Until(Vec::new()).judge(&[addr(1)]), Seen::Old);

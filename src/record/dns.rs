@@ -3,6 +3,7 @@
 use super::described;
 use super::envelope::{Column, column};
 use super::line::Line;
+use crate::decide::answer::OTHER_TYPE;
 use crate::types::domain::Domain;
 use crate::types::rrset::Family;
 use crate::types::site::Site;
@@ -23,7 +24,8 @@ pub(crate) struct Answer {
     pub(crate) ttl_s: u32,
     /// round-robin, priority, weighted, hash or nearest
     pub(crate) policy: &'static str,
-    /// Why it is not the policy's choice: standby, unmeasured, all, empty, backup, first-tier or keep
+    /// Why it is not the policy's choice: standby, unmeasured, all, empty, backup, first-tier or keep; other-type: sites
+    /// serve, by addresses of the other type alone
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fallback: Option<&'static str>,
     /// The name is to be there without an address
@@ -158,6 +160,8 @@ pub(crate) struct Wanted {
     /// None of them, and not `empty`: nothing was concluded.
     pub(crate) addresses: BTreeSet<IpAddr>,
     pub(crate) empty: bool,
+    /// The name has addresses of the other type.
+    pub(crate) beside_other: bool,
     /// When it stops to hold, in milliseconds since boot, where that is said.
     pub(crate) until_ms: Option<f64>,
     pub(crate) boot_id: Option<String>,
@@ -196,7 +200,8 @@ pub(crate) fn read_answer(line: &Line<'_>) -> Result<Option<Wanted>, String> {
         _ => None,
     };
     let (view, boot_id) = (line.get("view")?, line.get("boot_id")?);
-    Ok(Some(Wanted { name, family, view, ttl_s, addresses, empty, until_ms, boot_id }))
+    let beside_other = line.get::<String>("fallback")?.as_deref() == Some(OTHER_TYPE);
+    Ok(Some(Wanted { name, family, view, ttl_s, addresses, empty, beside_other, until_ms, boot_id }))
 }
 
 /// What one server says of a name, and where it has that from.

@@ -93,17 +93,28 @@ pub(crate) fn read_secret(path: &Path, doing: &str, mend: &str) -> Result<String
 
 /// Replaces a file: write beside, fsync, rename, fsync the folder. The old content or the new.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    make_folder(folder)?;
     replace_as(path, bytes, 0o600)
 }
 
-/// The same with a file that others may read, as the umask has it.
+/// The same with a file of the user's own, that others may read as the umask has it: where a link leads it is
+/// replaced, and what is no file is not.
 pub(crate) fn publish(path: &Path, bytes: &[u8]) -> Result<()> {
-    replace_as(path, bytes, 0o666)
+    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if fs::metadata(&real).is_ok_and(|meta| !meta.is_file()) {
+        return Err(Error::File {
+            doing: "write".to_owned(),
+            path: path.display().to_string(),
+            why: "it is no regular file".to_owned(),
+            mend: "name another".to_owned(),
+        });
+    }
+    replace_as(&real, bytes, 0o666)
 }
 
 fn replace_as(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    make_folder(folder)?;
     // The process number keeps two writers apart; one that was killed here is overwritten later.
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}.new", std::process::id()));

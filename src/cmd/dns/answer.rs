@@ -98,6 +98,11 @@ struct Flags {
     #[arg(long, value_name = "D", default_value = "2s")]
     max_skew: Span,
 
+    /// In a stream, conclude nothing before every site was heard of, but for at most D: until then what stands in the
+    /// DNS goes on
+    #[arg(long, value_name = "D", default_value = "0s")]
+    first_within: Span,
+
     #[command(flatten)]
     deciding: Deciding,
 }
@@ -338,6 +343,8 @@ impl<'a> Answerer<'a> {
         let mut head = Head::new("dns.answer").about(self.flags.name.as_str());
         head.received_ms = Some(now.as_ms());
         head.renewal = renewal;
+        // It may be written to a file, which outlives the boot.
+        head.boot_id = (!self.flags.deciding.follow).then(clock::boot_id).filter(|id| !id.is_empty());
         head.valid_for_ms = self.flags.deciding.follow.then(|| millis(self.flags.deciding.renew.0 * 3));
         head
     }
@@ -397,6 +404,13 @@ impl Decider for Answerer<'_> {
 
     fn step(&mut self, step: Step, _: &Process, stream: &mut Stream) -> Result<Concluded, Failure> {
         let (now, renew) = (step.now, self.flags.deciding.renew.0);
+        let patience = self.begun.after(self.flags.first_within.0);
+        if self.said.is_none() && now < patience {
+            let sites = self.look(now)?;
+            if sites.iter().any(|site| site.status == Status::Unknown && site.before.is_none()) {
+                return Ok(Concluded { exit: Exit::Undecided, wake: Some(patience) });
+            }
+        }
         let (answer, exit, turn) = self.conclude(now)?;
         // A rotation turns with the verdicts, not with each line of input.
         let is_turn = |said: &Answer| {

@@ -147,6 +147,8 @@ fn run(flags: &Flags, process: &mut Process) -> Result<Exit, Failure> {
     let end = process.stream_end(None);
     let mut pump = Pump::new(&process.node, process.form)?;
     let mut tracer = Tracer::new(flags, process)?;
+    // What cannot be written is known before hours have gone by.
+    tracer.draw()?;
     let outcome = tracer.follow(&mut pump, end);
     tracer.os.end(clock::boot());
     let ended = outcome.and_then(|ended| tracer.sum_up(&mut pump).map(|()| ended));
@@ -188,6 +190,17 @@ fn check(flags: &Flags) -> Result<(), Failure> {
         return Err(Failure::usage(format!("--until {other} is no address of the type {}", flags.qtype.as_str())));
     }
     Question::new(flags.name.as_str(), flags.qtype.as_str(), 0).map_err(Failure::usage).map(drop)
+}
+
+/// A point of the wall clock on our own.
+///
+/// # Errors
+/// It has not come yet, or was before this host's boot.
+fn fault(at: WallTime, now: Tick, now_at: WallTime) -> Result<Tick, Failure> {
+    let why = |why: &str| Failure::usage(format!("--fault-at {at} {why}"));
+    let age = u64::try_from(now_at.unix_us.saturating_sub(at.unix_us)).map_err(|_| why("has not come yet"))?;
+    let since_boot = now.0.checked_sub(Duration::from_micros(age));
+    since_boot.map(Tick).ok_or_else(|| why("is before the boot of this host, which times are counted from"))
 }
 
 enum Ended {
@@ -241,6 +254,8 @@ struct Tracer<'a> {
     held: Option<Socket>,
     connection: Option<usize>,
     begun: Tick,
+    /// The same by the wall clock: a step of it later moves no time that was told.
+    begun_at: WallTime,
     feed: Feed,
     complaints: Complaints,
 }
@@ -276,10 +291,8 @@ impl<'a> Tracer<'a> {
         if let Some(port) = flags.connect {
             vantages.push(Vantage::new("connection", &format!("held to port {port}"), false));
         }
-        let fault = flags.fault_at.map(|at| {
-            let age = u64::try_from(clock::wall().unix_us.saturating_sub(at.unix_us)).unwrap_or(0);
-            Tick(begun.0.saturating_sub(Duration::from_micros(age)))
-        });
+        let begun_at = clock::wall();
+        let fault = flags.fault_at.map(|at| fault(at, begun, begun_at)).transpose()?;
         Ok(Tracer {
             flags,
             node: process.node.clone(),
@@ -295,6 +308,7 @@ impl<'a> Tracer<'a> {
             held: None,
             connection,
             begun,
+            begun_at,
             feed: Feed::default(),
             complaints: Complaints::new(&process.who),
         })
@@ -362,7 +376,7 @@ impl<'a> Tracer<'a> {
                 let mut command = Command::new(getent);
                 command.args(["ahosts", &name]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
                 let watched = process::watch(command, 64 * 1024, until, stop.as_fd()).ok()?;
-                // 2: the name has no address, which is an answer too.
+                // 2: the name has no address, or nobody could say.
                 let code = watched.status?.code();
                 matches!(code, Some(0 | 2)).then(|| getent::ahosts(&String::from_utf8_lossy(&watched.stdout)))
             })?;
@@ -437,8 +451,9 @@ impl<'a> Tracer<'a> {
         if answer.truncated || !matches!(answer.rcode.as_str(), "NOERROR" | "NXDOMAIN") {
             return Seen::Nothing;
         }
-        if answer.addresses.is_empty() && !answer.authoritative && answer.soa.is_none() && !answer.servers.is_empty() {
-            // It sends us elsewhere.
+        // Where an alias leads out of what it knows, or to itself, or it sends us elsewhere, it says nothing of addresses.
+        let is_elsewhere = answer.soa.is_none() && (!answer.aliases.is_empty() || !answer.servers.is_empty());
+        if answer.addresses.is_empty() && is_elsewhere {
             return Seen::Nothing;
         }
         self.judge_set(&answer.addresses)
@@ -457,7 +472,8 @@ impl<'a> Tracer<'a> {
         let now = clock::boot();
         let fresh = addresses.map_or(Seen::Nothing, |addresses| {
             let of_type: Vec<IpAddr> = addresses.iter().copied().filter(|it| self.flags.qtype.is_of(*it)).collect();
-            self.judge_set(&of_type)
+            // That there is none, and that it could not be found out, look alike: it counts where there was one.
+            if of_type.is_empty() && self.old.is_none() { Seen::Nothing } else { self.judge_set(&of_type) }
         });
         let seen: Vec<(usize, Seen)> =
             self.programs.iter_mut().map(|(at, cache)| (*at, cache.look(fresh, now))).collect();
@@ -562,10 +578,11 @@ impl<'a> Tracer<'a> {
     }
 
     fn record(&self, vantage: &Vantage) -> (Head, Trace) {
-        let (now, wall, zero) = (clock::boot(), clock::wall(), self.zero());
+        let (now, zero) = (clock::boot(), self.zero());
         let time = |at: Tick| {
-            let age = i64::try_from(now.since(at).as_micros()).unwrap_or(i64::MAX);
-            WallTime { unix_us: wall.unix_us.saturating_sub(age) }.to_string()
+            let us = |span: Duration| i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+            let from_begin = us(at.since(self.begun)).saturating_sub(us(self.begun.since(at)));
+            WallTime { unix_us: self.begun_at.unix_us.saturating_add(from_begin) }.to_string()
         };
         let track = &vantage.track;
         let record = Trace {

@@ -253,7 +253,9 @@ impl Answers {
             let ttl_s = ttl.or(Some(wanted.ttl_s));
             parts.push(Part { family: wanted.family, addresses: wanted.addresses.clone(), ttl_s });
             let other = if wanted.family == Family::A { Family::Aaaa } else { Family::A };
-            if wanted.empty && !all.iter().any(|wanted| wanted.family == other) {
+            // An answer that holds no more says that there is one: what stands of that type is left.
+            let is_alone = !self.0.get(name).is_some_and(|all| all.contains_key(&other));
+            if wanted.empty && !wanted.beside_other && is_alone {
                 parts.push(Part { family: other, addresses: BTreeSet::new(), ttl_s });
             }
         }
