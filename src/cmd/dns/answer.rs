@@ -27,7 +27,7 @@ use std::path::PathBuf;
 pub(super) const VERB: Verb = Verb {
     name: "answer",
     about: "Conclude from verdicts about sites which addresses a name should have, with the reason for each",
-    examples: "(health tcp 192.0.2.1:443 --name paris; health tcp 198.51.100.1:443 --name rome) | \
+    examples: "{ health tcp 192.0.2.1:443 --name paris & health tcp 198.51.100.1:443 --name rome & wait; } | \
                dns answer www.example.org --site paris,192.0.2.1 --site rome,198.51.100.1 --all-down empty\n\
                ... | dns answer www.example.org --sites sites --policy priority --state answer.json --table\n\
                ... | dns answer www.example.org --sites sites --policy nearest --view emea --order paris,rome --follow",
