@@ -9,7 +9,7 @@ use std::net::UdpSocket;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::dns::{ZONE, key, named, primary, secondary, unbound};
 use support::{Host, Lab, Running, eventually};
 
@@ -557,6 +557,35 @@ fn a_stream_goes_on_says_what_is_the_same_and_ends_with_its_reader() {
     assert_eq!((end.status.code(), String::from_utf8(end.stderr).unwrap().as_str()), (Some(0), ""));
     let table = net.client.run(&format!("dns check app.{ZONE} --authority {NS} --table")).ended(0).stdout;
     assert!(table.contains("CLASS") && table.contains("live") && table.lines().count() == 3, "{table}");
+}
+
+/// Whatever --gap says, the end is the end, and what the first look gave counts.
+#[test]
+fn the_end_comes_on_time_and_keeps_the_first_look() {
+    let net = net();
+    let floor = net.resolvers(&[("allow", "  serve-original-ttl: yes"), ("allow_snoop", "  cache-min-ttl: 60")]);
+    let (r, floor) = (&floor[0].2, &floor[1].2);
+    let line = format!("dns check long.{ZONE} --authority {NS} --resolver {r}");
+    for (more, code) in
+        [("--timeout 1s --gap 20s", 75), ("--follow --for 1s --gap 20s", 0), ("--follow --timeout 1s --gap 20s", 0)]
+    {
+        let began = Instant::now();
+        let told = net.client.run(&format!("{line} {more}")).ended(code).records();
+        assert!(began.elapsed() < Duration::from_secs(15), "{more}");
+        assert_eq!(agree(&told)["silent"], json!([]), "{more}");
+        let record = of(&told, r);
+        assert_eq!((&record["answers"], record.get("error")), (&json!(["192.0.2.81"]), None), "{more}");
+    }
+    // What one look has proven is not open, though another would have told more.
+    let app = format!("app.{ZONE} --authority {NS} --resolver {floor}");
+    net.check(&format!("{app} --gap 0s"), 0);
+    assert_eq!(class(&net.check(&format!("{app} --timeout 1s --gap 20s"), 0), floor).0, "cached");
+    // A server that has not answered by then is told as that.
+    let off = format!("app.{ZONE} --authority {NS},198.18.0.250 --timeout 1s");
+    let off = net.check(&off, 0);
+    let error = &of(&off, "198.18.0.250")["error"];
+    assert!(error["message"].as_str().unwrap().contains("before --timeout was over"), "{error}");
+    assert_eq!((&error["errno"], &error["reason"]), (&json!("ETIMEDOUT"), &json!("timed-out")));
 }
 
 #[test]

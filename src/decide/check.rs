@@ -342,6 +342,11 @@ pub(crate) fn confirmed(mut verdict: Verdict, again: &Said) -> Verdict {
     Verdict { class: Class::Unknown, at_most: None, ..verdict }
 }
 
+/// The same verdict where there was no time to ask once more.
+pub(crate) fn unconfirmed(verdict: Verdict) -> Verdict {
+    Verdict { class: Class::Unknown, at_most: None, look_again: true, ..verdict }
+}
+
 /// What was in the cache had come to its end, and the answer is newer.
 fn expired_between(alone: &Said, answer: &Answer) -> bool {
     let Said::Answer(held) = alone else { return false };
@@ -480,6 +485,11 @@ mod tests {
             let hidden = confirmed(verdict.clone(), &hides);
             assert_eq!((hidden.class, hidden.at_most), (Class::Unknown, None));
         }
+        let cut = unconfirmed(verdict);
+        assert_eq!(
+            (cut.class, cut.evidence.as_slice(), cut.look_again),
+            (Class::Unknown, ["rd0-empty"].as_slice(), true)
+        );
         let zero = at(0, Said::Referral, held(0));
         assert!(!needs_confirming(&resolver(&zero, None, &known(0)), &zero, zero.heard), "it is never kept");
     }

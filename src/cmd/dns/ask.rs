@@ -108,11 +108,20 @@ pub(super) struct Asker {
     buffer: Vec<u8>,
     /// How long an answer is waited for.
     patience: Duration,
+    /// The time was over before all were answered.
+    cut: bool,
 }
 
 impl Asker {
     pub(super) fn new(patience: Duration) -> Result<Self, Failure> {
-        Ok(Asker { peers: Vec::new(), asked: Vec::new(), crew: Crew::new()?, buffer: vec![0; 65_535], patience })
+        Ok(Asker {
+            peers: Vec::new(),
+            asked: Vec::new(),
+            crew: Crew::new()?,
+            buffer: vec![0; 65_535],
+            patience,
+            cut: false,
+        })
     }
 
     /// The server at this address; the same one each time.
@@ -183,7 +192,7 @@ impl Asker {
     /// What came of a question.
     ///
     /// # Errors
-    /// Why nothing did: `ETIMEDOUT`, or what the network said.
+    /// Why nothing did: `ETIMEDOUT`, `ECANCELED` where the time was over before, or what the network said.
     pub(super) fn reply(&self, number: usize) -> Result<&Reply, Errno> {
         match &self.asked[number].state {
             State::Replied(reply) => Ok(reply),
@@ -195,6 +204,11 @@ impl Asker {
     /// How often a question was sent.
     pub(super) fn copies(&self, number: usize) -> u32 {
         self.asked[number].copies
+    }
+
+    /// Whether the time was over before all were answered.
+    pub(super) fn was_cut(&self) -> bool {
+        self.cut
     }
 
     /// Asks all that wait, until each has its answer or none will come; a signal ends it before.
@@ -211,7 +225,8 @@ impl Asker {
             let next = self.timers(now);
             if deadline.is_some_and(|deadline| deadline <= now) {
                 for asked in self.asked.iter_mut().filter(|asked| !asked.is_done()) {
-                    asked.state = State::Failed(Errno::ETIMEDOUT);
+                    asked.state = State::Failed(Errno::ECANCELED);
+                    self.cut = true;
                 }
                 for peer in &mut self.peers {
                     peer.queue.clear();

@@ -133,6 +133,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         memory: HashMap::new(),
         last: None,
         this: None,
+        cut: false,
     };
     let outcome = checker.rounds(&names, &mut outlet);
     outlet.finish();
@@ -246,8 +247,8 @@ struct Asking {
     alone: usize,
     said: Option<usize>,
     before: Option<Look>,
-    /// What the answer at the first look was, where it was looked at twice.
-    first: Option<usize>,
+    /// The numbers of the first look, where it was looked at twice.
+    first: Option<(usize, Option<usize>)>,
     verdict: Verdict,
 }
 
@@ -286,6 +287,8 @@ struct Checker<'a> {
     /// The status of the last whole round, and of what has been told of this one.
     last: Option<Exit>,
     this: Option<Exit>,
+    /// The time was over before this one was through.
+    cut: bool,
 }
 
 impl Checker<'_> {
@@ -299,6 +302,9 @@ impl Checker<'_> {
                     return Ok(Some(signal));
                 }
             }
+            if self.flags.follow && self.cut {
+                return Ok(None);
+            }
             self.last = Some(self.this.unwrap_or(Exit::Yes));
             if !self.flags.follow {
                 return Ok(None);
@@ -308,10 +314,19 @@ impl Checker<'_> {
             if let Some(signal) = wait(outlet, next)? {
                 return Ok(Some(signal));
             }
-            if self.end.is_some_and(|end| end <= clock::boot()) {
+            if self.is_over() {
                 return Ok(None);
             }
         }
+    }
+
+    fn is_over(&self) -> bool {
+        self.end.is_some_and(|end| end <= clock::boot())
+    }
+
+    /// A round of a stream that its end cuts short takes nothing back of what the round before has told.
+    fn is_left_untold(&self) -> bool {
+        self.cut && self.last.is_some()
     }
 
     /// Asks for names, judges and tells; the signal that ended it.
@@ -326,6 +341,10 @@ impl Checker<'_> {
         }
         if let Some(signal) = asker.go(outlet, self.end)? {
             return Ok(Some(signal));
+        }
+        self.cut |= asker.was_cut();
+        if self.is_left_untold() {
+            return Ok(None);
         }
         let mut open = Vec::new();
         let mut last_heard = Tick::default();
@@ -349,31 +368,59 @@ impl Checker<'_> {
             self.tell(&checked, &asker, outlet)?;
         }
         if !open.is_empty() {
-            if let Some(signal) = wait(outlet, last_heard.after(self.flags.gap.0))? {
+            let next = last_heard.after(self.flags.gap.0);
+            if let Some(signal) = wait(outlet, self.end.map_or(next, |end| end.min(next)))? {
                 return Ok(Some(signal));
             }
-            for asking in open.iter_mut().flat_map(|checked| &mut checked.askings) {
-                if asking.verdict.look_again {
-                    asking.before = Some(look(asking, &asker));
-                    asking.first = asking.said;
-                    let (alone, said) = asker.ask_both(asking.peer, &asking.qname, &self.flags.qtype)?;
-                    (asking.alone, asking.said) = (alone, Some(said));
-                }
-            }
-            if let Some(signal) = asker.go(outlet, self.end)? {
+            self.cut |= self.is_over();
+            if !self.cut
+                && let Some(signal) = self.look_again(&mut open, &mut asker, outlet)?
+            {
                 return Ok(Some(signal));
             }
-            for checked in &mut open {
-                self.judge(checked, &asker, true);
-            }
-            if let Some(signal) = self.confirm(&mut open, &mut asker, outlet)? {
-                return Ok(Some(signal));
+            if self.is_left_untold() {
+                return Ok(None);
             }
             for checked in open {
                 self.tell(&checked, &asker, outlet)?;
             }
         }
         Ok(None)
+    }
+
+    /// Looks a second time where the first has left it open. Where the time is over before it is answered, the
+    /// first counts.
+    fn look_again(
+        &mut self,
+        open: &mut [Checked<'_>],
+        asker: &mut Asker,
+        outlet: &mut Outlet<'_>,
+    ) -> Result<Option<Signal>, Failure> {
+        for asking in open.iter_mut().flat_map(|checked| &mut checked.askings) {
+            if asking.verdict.look_again {
+                asking.before = Some(look(asking, asker));
+                asking.first = Some((asking.alone, asking.said));
+                let (alone, said) = asker.ask_both(asking.peer, &asking.qname, &self.flags.qtype)?;
+                (asking.alone, asking.said) = (alone, Some(said));
+            }
+        }
+        if let Some(signal) = asker.go(outlet, self.end)? {
+            return Ok(Some(signal));
+        }
+        self.cut |= asker.was_cut();
+        for asking in open.iter_mut().flat_map(|checked| &mut checked.askings) {
+            let is_cut = |number: usize| asker.reply(number).is_err_and(|errno| errno == Errno::ECANCELED);
+            if (is_cut(asking.alone) || asking.said.is_some_and(is_cut))
+                && let Some(first) = asking.first.take()
+            {
+                (asking.alone, asking.said) = first;
+                asking.before = None;
+            }
+        }
+        for checked in open.iter_mut() {
+            self.judge(checked, asker, true);
+        }
+        self.confirm(open, asker, outlet)
     }
 
     /// Finds the authorities of each name: its zone by the SOA, the zone's servers, their addresses.
@@ -521,7 +568,7 @@ impl Checker<'_> {
 
     /// Asks once more for what is live by an empty cache: does it show what it has?
     fn confirm(
-        &self,
+        &mut self,
         all: &mut [Checked<'_>],
         asker: &mut Asker,
         outlet: &mut Outlet<'_>,
@@ -534,9 +581,17 @@ impl Checker<'_> {
                 asked.push((asking, again));
             }
         }
+        if asked.is_empty() {
+            return Ok(None);
+        }
         let signal = asker.go(outlet, self.end)?;
+        self.cut |= asker.was_cut();
         for (asking, again) in asked {
-            asking.verdict = check::confirmed(asking.verdict.clone(), &said(asker, again, false));
+            asking.verdict = if asker.reply(again).is_err_and(|errno| errno == Errno::ECANCELED) {
+                check::unconfirmed(asking.verdict.clone())
+            } else {
+                check::confirmed(asking.verdict.clone(), &said(asker, again, false))
+            };
         }
         Ok(signal)
     }
@@ -567,7 +622,8 @@ impl Checker<'_> {
         }
         for asking in &checked.askings {
             let number = asking.said.unwrap_or(asking.alone);
-            let number = asking.first.filter(|_| asking.verdict.of_first).unwrap_or(number);
+            let first = asking.first.filter(|_| asking.verdict.of_first).and_then(|(_, said)| said);
+            let number = first.unwrap_or(number);
             let verdict = &asking.verdict;
             let mut record = self.record(
                 asking.server.name.clone(),
@@ -634,6 +690,10 @@ impl Checker<'_> {
             Agreement::Undecided => (Status::Unknown, Exit::Undecided),
         };
         head.status = Some(status);
+        // Another look would have told more, and there was no time for it.
+        let left_open = |asking: &Asking| asking.verdict.look_again && asking.verdict.class == Class::Unknown;
+        let is_open = self.cut && !self.flags.follow && checked.askings.iter().any(left_open);
+        let exit = if is_open && exit == Exit::Yes { Exit::Undecided } else { exit };
         head.received_ms = Some(now.as_ms());
         if self.flags.follow {
             let (interval, patience) = (self.flags.interval.0, self.flags.response_timeout.0);
@@ -673,6 +733,10 @@ impl Checker<'_> {
     /// Why a server has not answered.
     fn unheard(&self, asking: &Asking, copies: u32, errno: Errno) -> Failure {
         let (why, mend) = match errno {
+            Errno::ECANCELED => {
+                let end = if self.flags.duration.is_some() { "--for" } else { "--timeout" };
+                (format!("no answer before {end} was over ({copies} sent)"), "allow longer, or is it down?")
+            }
             Errno::ETIMEDOUT => (
                 format!("no answer within {} ({copies} sent)", self.flags.response_timeout),
                 "is it up, and let through? allow longer with --response-timeout",
@@ -683,6 +747,7 @@ impl Checker<'_> {
             errno => (errno.desc().to_owned(), "see: ip route get"),
         };
         let (server, qname, qtype) = (&asking.server.name, &asking.qname, &self.flags.qtype);
+        let errno = if errno == Errno::ECANCELED { Errno::ETIMEDOUT } else { errno };
         let reason = if errno == Errno::ETIMEDOUT { Reason::TimedOut } else { Reason::Refused };
         Failure {
             errno: Some(errno),
@@ -705,6 +770,7 @@ fn wait(outlet: &mut Outlet<'_>, until: Tick) -> Result<Option<Signal>, Failure>
 fn answered<'a>(asker: &'a Asker, number: usize, via: &str, name: &str, qtype: &str) -> Result<&'a Answer, Failure> {
     match asker.reply(number) {
         Ok(reply) => Ok(&reply.answer),
+        Err(Errno::ECANCELED) => Err(unanswered(name, qtype, via, "the time was over")),
         Err(errno) => Err(unanswered(name, qtype, via, errno.desc())),
     }
 }
