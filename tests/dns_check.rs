@@ -447,6 +447,11 @@ fn what_is_no_answer_is_not_taken_for_one() {
         let (on, thread) = liar(&server, lie);
         let run = client.run("dns check www.example.org --authority 198.18.0.1 --response-timeout 300ms").ended(75);
         assert_eq!(run.records()[0]["evidence"], json!(["silent"]), "{what}");
+        // One with another identifier, or from elsewhere, is nobody's.
+        let is_nobodys = matches!(what, "another identifier" | "another source");
+        let why = if is_nobodys { "no answer within 300ms" } else { "what came is no answer" };
+        let message = run.records()[0]["error"]["message"].as_str().unwrap().to_owned();
+        assert!(message.contains(why), "{what}: {message}");
         on.store(false, Ordering::SeqCst);
         thread.join().unwrap();
         // The true one behind it counts.
@@ -487,6 +492,46 @@ fn a_lost_question_is_sent_again_and_a_late_answer_is_its_own() {
     on.store(false, Ordering::SeqCst);
     drop(seen);
     thread.join().unwrap();
+}
+
+/// A server whose answer does not fit UDP, and whose TCP is shut, silent or cut off.
+#[test]
+fn a_truncated_answer_that_cannot_be_fetched_is_told_as_that() {
+    let lab = Lab::new();
+    let (server, client) = (lab.host("ns", &["198.18.0.1/24"]), lab.host("client", &["198.18.0.100/24"]));
+    let (on, thread) = liar(&server, |socket, to, question| {
+        let mut cut = truth(question, 1);
+        cut[2] |= 0x02;
+        socket.send_to(&cut, to).unwrap();
+    });
+    let why = || {
+        let run = client.run("dns check www.example.org --authority 198.18.0.1 --response-timeout 500ms").ended(75);
+        run.records()[0]["error"]["message"].as_str().unwrap().to_owned()
+    };
+    let refused = why();
+    assert!(refused.contains("does not fit UDP, and nobody listens there for TCP"), "{refused}");
+    let listener = server.inside(|| std::net::TcpListener::bind("0.0.0.0:53").unwrap()).join().unwrap();
+    let silent = why();
+    assert!(silent.contains("does not fit UDP, and none came over TCP within 500ms"), "{silent}");
+    let closing = std::thread::spawn(move || {
+        // The connection before waits to be taken, too.
+        for _ in 0..2 {
+            drop(listener.accept().unwrap());
+        }
+    });
+    let closed = why();
+    assert!(closed.contains("does not fit UDP, and it ends the connection over TCP"), "{closed}");
+    closing.join().unwrap();
+    on.store(false, Ordering::SeqCst);
+    thread.join().unwrap();
+    // Too few files for a socket each.
+    let many: Vec<String> = (1..60).map(|at| format!("198.18.0.{at}")).collect();
+    let (_, told) = client.try_sh(&format!(
+        "prlimit --nofile=24 {} check www.example.org --response-timeout 300ms --authority {}",
+        support::binary("dns").display(),
+        many.join(",")
+    ));
+    assert!(told.contains("ulimit -n"), "{told}");
 }
 
 #[test]

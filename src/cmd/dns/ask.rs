@@ -65,6 +65,10 @@ struct Asked {
     leads: Option<usize>,
     asked: Tick,
     copies: u32,
+    /// Its answer was truncated, so that it is asked over TCP.
+    over_tcp: bool,
+    /// Something came that is no answer to it.
+    garbled: bool,
     state: State,
 }
 
@@ -185,14 +189,24 @@ impl Asker {
         let bytes = question.encode().map_err(Failure::usage)?;
         peer.ids.insert(question.id(), number);
         peer.queue.push_back(number);
-        self.asked.push(Asked { question, bytes, leads, asked: Tick::default(), copies: 0, state: State::Waiting });
+        self.asked.push(Asked {
+            question,
+            bytes,
+            leads,
+            asked: Tick::default(),
+            copies: 0,
+            over_tcp: false,
+            garbled: false,
+            state: State::Waiting,
+        });
         Ok(number)
     }
 
     /// What came of a question.
     ///
     /// # Errors
-    /// Why nothing did: `ETIMEDOUT`, `ECANCELED` where the time was over before, or what the network said.
+    /// Why nothing did: `ETIMEDOUT`, `EBADMSG` where all that came is no answer, `ECANCELED` where the time was
+    /// over before, or what the network said.
     pub(super) fn reply(&self, number: usize) -> Result<&Reply, Errno> {
         match &self.asked[number].state {
             State::Replied(reply) => Ok(reply),
@@ -201,9 +215,9 @@ impl Asker {
         }
     }
 
-    /// How often a question was sent.
-    pub(super) fn copies(&self, number: usize) -> u32 {
-        self.asked[number].copies
+    /// How often a question was sent, and whether it was asked over TCP too.
+    pub(super) fn sent(&self, number: usize) -> (u32, bool) {
+        (self.asked[number].copies, self.asked[number].over_tcp)
     }
 
     /// Whether the time was over before all were answered.
@@ -346,11 +360,14 @@ impl Asker {
             if !matches!(asked.state, State::Sent { .. }) {
                 continue;
             }
-            let Some(answer) = asked.question.answer(bytes) else { continue };
+            let Some(answer) = asked.question.answer(bytes) else {
+                asked.garbled = true;
+                continue;
+            };
             peer.speaks = true;
             peer.in_flight.retain(|other| *other != number);
             if answer.truncated {
-                asked.state = State::Whole { heard };
+                (asked.state, asked.over_tcp) = (State::Whole { heard }, true);
                 peer.truncated.push(number);
             } else {
                 let (bytes, copies) = (bytes.to_vec(), asked.copies);
@@ -398,10 +415,11 @@ impl Asker {
     fn give_up(&mut self, at: usize, number: usize) {
         let peer = &mut self.peers[at];
         peer.in_flight.retain(|other| *other != number);
-        self.asked[number].state = State::Failed(Errno::ETIMEDOUT);
+        let errno = if self.asked[number].garbled { Errno::EBADMSG } else { Errno::ETIMEDOUT };
+        self.asked[number].state = State::Failed(errno);
         if !peer.speaks {
             for number in peer.queue.drain(..) {
-                self.asked[number].state = State::Failed(Errno::ETIMEDOUT);
+                self.asked[number].state = State::Failed(errno);
             }
         }
     }

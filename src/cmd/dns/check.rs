@@ -670,7 +670,7 @@ impl Checker<'_> {
                 }
                 Err(errno) => {
                     silent.push(asking.server.name.clone());
-                    head.error = Some(self.unheard(asking, asker.copies(number), errno).body());
+                    head.error = Some(self.unheard(asking, asker.sent(number), errno).body());
                 }
             }
             if self.flags.follow {
@@ -731,11 +731,23 @@ impl Checker<'_> {
     }
 
     /// Why a server has not answered.
-    fn unheard(&self, asking: &Asking, copies: u32, errno: Errno) -> Failure {
+    fn unheard(&self, asking: &Asking, (copies, over_tcp): (u32, bool), errno: Errno) -> Failure {
         let (why, mend) = match errno {
             Errno::ECANCELED => {
                 let end = if self.flags.duration.is_some() { "--for" } else { "--timeout" };
                 (format!("no answer before {end} was over ({copies} sent)"), "allow longer, or is it down?")
+            }
+            Errno::EMFILE | Errno::ENFILE => (errno.desc().to_owned(), "allow more with: ulimit -n"),
+            Errno::EPROTO => ("what came over TCP is no answer".to_owned(), "ask it with: dig +tcp"),
+            Errno::EBADMSG => ("what came is no answer to the question".to_owned(), "ask it with: dig +qr"),
+            errno if over_tcp => {
+                let why = match errno {
+                    Errno::ETIMEDOUT => format!("none came over TCP within {}", self.flags.response_timeout),
+                    Errno::ECONNREFUSED => "nobody listens there for TCP".to_owned(),
+                    Errno::ECONNRESET | Errno::EPIPE => "it ends the connection over TCP".to_owned(),
+                    errno => format!("over TCP: {}", errno.desc()),
+                };
+                (format!("its answer does not fit UDP, and {why}"), "is TCP let through to it? ask it with: dig +tcp")
             }
             Errno::ETIMEDOUT => (
                 format!("no answer within {} ({copies} sent)", self.flags.response_timeout),
@@ -743,7 +755,6 @@ impl Checker<'_> {
             ),
             Errno::ECONNREFUSED => ("nobody listens there".to_owned(), "is the server started, and the port right?"),
             Errno::ENETUNREACH | Errno::EHOSTUNREACH => (errno.desc().to_owned(), "see: ip route get"),
-            Errno::EPROTO => ("what came over TCP is no answer".to_owned(), "ask it with: dig +tcp"),
             errno => (errno.desc().to_owned(), "see: ip route get"),
         };
         let (server, qname, qtype) = (&asking.server.name, &asking.qname, &self.flags.qtype);
