@@ -162,6 +162,26 @@ fn dig(host: &Host, server: &str, name: &str, more: &str) -> String {
     host.sh(&format!("dig +noall +answer +tries=1 +time=3 {more} @{server} {name} || true"))
 }
 
+/// Without an error beside it and without another look an expired answer is like any other in the cache.
+#[test]
+fn an_expired_answer_is_not_called_cached_by_one_look() {
+    let mut net = net();
+    let resolvers = net.resolvers(&[("allow_snoop", "  serve-expired: yes")]);
+    let r = &resolvers[0].2;
+    let line = format!("app.{ZONE} --authority {NS2} --resolver {r}");
+    net.check(&line, 0);
+    net.primary = net.ns.start_shell("true");
+    eventually("the answer expires", LIMIT, || {
+        dig(&net.client, r, &format!("app.{ZONE}"), "+norec").contains("\t30\t")
+    });
+    let one = class(&net.check(&format!("{line} --gap 0s"), 0), r);
+    assert_eq!(
+        (one.0.as_str(), one.1.as_slice()),
+        ("unknown", ["rd0-answer", "ttl-above-authority"].map(String::from).as_slice())
+    );
+    assert_eq!(class(&net.check(&line, 0), r).0, "stale");
+}
+
 /// RFC 8914: a server that says so needs no proof.
 #[test]
 fn an_extended_error_tells_of_an_expired_answer() {

@@ -306,18 +306,22 @@ pub(crate) fn resolver(last: &Look, before: Option<&Look>, known: &Known) -> Ver
     let fresh = ttl.equal && is_authority_s && !last.retried;
     let expired_between = fresh && expired_between(&last.alone, answer);
     evidence.extend(expired_between.then_some("expired-between"));
+    // What has expired is handed out with this TTL, and in the cache it is too: only a TTL that falls is within its
+    // time.
+    let suspect = answer.ttl_s() == Some(STALE_TTL_S) && !ttl.equal;
     let class = if expired_between || (fresh && last.alone == Said::Referral) {
         Class::Live
+    } else if suspect && moved != Some(Moved::Falls) {
+        Class::Unknown
     } else if held || (ttl.below && moved != Some(Moved::Constant)) || moved == Some(Moved::Falls) {
         Class::Cached
     } else {
         Class::Unknown
     };
-    let suspect = answer.ttl_s() == Some(STALE_TTL_S) && !ttl.equal;
-    let undecided = class == Class::Unknown || (held && (ttl.above || !ttl.known)) || suspect;
+    let undecided = class == Class::Unknown || (held && (ttl.above || !ttl.known));
     let look_again = before.is_none() && class != Class::Live && undecided;
     // A TTL that does not move does not tell when it ends, unless it is the authority's own.
-    let tells = moved == Some(Moved::Falls) || ttl.equal || (ttl.below && !suspect) || class == Class::Live;
+    let tells = moved == Some(Moved::Falls) || ttl.equal || ttl.below || class == Class::Live;
     let longest = answer.links.iter().map(|(_, ttl)| *ttl).max().filter(|_| tells && class != Class::Unknown);
     // What is left of a second does not show.
     let at_most = longest.map(|ttl| Duration::from_secs(u64::from(ttl) + 1));
@@ -534,8 +538,17 @@ mod tests {
         assert_eq!(twice((held(30), held(30)), (held(28), held(28)), &known(300)).class, Class::Cached);
         assert_eq!(twice((refused(), held(30)), (refused(), held(30)), &known(300)).class, Class::Unknown);
         // Nobody says what the TTL should be: in the cache, and for how long is not known.
-        let dead = twice((held(30), held(30)), (held(30), held(30)), &Known::default());
+        let dead = twice((held(60), held(60)), (held(60), held(60)), &Known::default());
         assert_eq!((dead.class, dead.at_most), (Class::Cached, None));
+        assert_eq!(twice((held(30), held(30)), (held(30), held(30)), &Known::default()).class, Class::Unknown);
+        // One look does not tell it from one within its time.
+        for authority in [5, 300] {
+            let one = once(held(30), held(30), &known(authority));
+            assert_eq!((one.class, one.at_most), (Class::Unknown, None), "{authority}");
+        }
+        assert_eq!(once(held(30), held(30), &known(30)).class, Class::Cached, "serve-original-ttl");
+        assert_eq!(once(held(60), held(60), &known(5)).class, Class::Cached, "a floor");
+        assert_eq!(twice((held(60), held(60)), (held(30), held(30)), &known(5)).class, Class::Unknown);
         // The first answer was expired, and made it fetch another.
         let refreshed = twice((held(30), held(30)), (held(3), held(3)), &known(5));
         assert_eq!((refreshed.class, refreshed.of_first), (Class::Stale, true));
