@@ -182,6 +182,38 @@ fn an_expired_answer_is_not_called_cached_by_one_look() {
     assert_eq!(class(&net.check(&line, 0), r).0, "stale");
 }
 
+/// A cap, and a forwarder in front of a cache: both fetched it for this question, and one of them from a cache.
+#[test]
+fn a_cap_and_a_cache_behind_a_forwarder_look_alike() {
+    let net = net();
+    let resolvers = net.resolvers(&[("allow_snoop", "  cache-max-ttl: 60"), ("allow_snoop", "")]);
+    let (capped, behind) = (&resolvers[0].2, &resolvers[1].2);
+    let front = net.lab.host("front", &["198.18.0.20/24"]);
+    let conf = front.folder.join("forward.conf");
+    std::fs::write(
+        &conf,
+        format!(
+            "options {{ directory \"{}\"; pid-file none; session-keyfile none; listen-on {{ any; }}; recursion yes; \
+             allow-recursion {{ any; }}; allow-query-cache {{ any; }}; dnssec-validation no; }};\ncontrols {{ }};\n\
+             zone \"{ZONE}\" {{ type forward; forward only; forwarders {{ {behind}; }}; }};\n",
+            front.folder.display()
+        ),
+    )
+    .unwrap();
+    let _front = front.start_shell(&format!("exec named -g -n 1 -c {}", conf.display()));
+    eventually("named forwards", LIMIT, || {
+        front.try_sh(&format!("dig +short +tries=1 +time=1 @198.18.0.20 {ZONE} SOA")).1.contains("host")
+    });
+    let line = format!("long.{ZONE} --authority {NS} --gap 0s");
+    net.check(&format!("{line} --resolver {behind}"), 0);
+    std::thread::sleep(Duration::from_millis(1_100));
+    let told = net.check(&format!("{line} --resolver {capped},198.18.0.20"), 0);
+    for addr in [capped, "198.18.0.20"] {
+        let words = ["rd0-empty", "ttl-below-authority", "rd0-answer-after"].map(String::from);
+        assert_eq!(class(&told, addr), ("unknown".to_owned(), words.to_vec()), "{addr}");
+    }
+}
+
 /// RFC 8914: a server that says so needs no proof.
 #[test]
 fn an_extended_error_tells_of_an_expired_answer() {

@@ -65,6 +65,13 @@ impl Answer {
         self.links.iter().enumerate().map(move |(at, (name, ttl))| ((name.clone(), Some(at) == last), *ttl))
     }
 
+    /// How long any part of it can still be handed out, as far as its TTLs tell.
+    fn at_most(&self) -> Option<Duration> {
+        let longest = self.links.iter().map(|(_, ttl)| *ttl).max();
+        // What is left of a second does not show.
+        longest.map(|ttl| Duration::from_secs(u64::from(ttl) + 1))
+    }
+
     /// Seconds that the answer as a whole may be kept; none where nothing says it.
     pub(crate) fn ttl_s(&self) -> Option<u32> {
         self.links.iter().map(|(_, ttl)| *ttl).min()
@@ -313,7 +320,10 @@ pub(crate) fn resolver(last: &Look, before: Option<&Look>, known: &Known) -> Ver
         Class::Live
     } else if suspect && moved != Some(Moved::Falls) {
         Class::Unknown
-    } else if held || (ttl.below && moved != Some(Moved::Constant)) || moved == Some(Moved::Falls) {
+    } else if held
+        || (ttl.below && moved != Some(Moved::Constant) && last.alone != Said::Referral)
+        || moved == Some(Moved::Falls)
+    {
         Class::Cached
     } else {
         Class::Unknown
@@ -322,27 +332,38 @@ pub(crate) fn resolver(last: &Look, before: Option<&Look>, known: &Known) -> Ver
     let look_again = before.is_none() && class != Class::Live && undecided;
     // A TTL that does not move does not tell when it ends, unless it is the authority's own.
     let tells = moved == Some(Moved::Falls) || ttl.equal || ttl.below || class == Class::Live;
-    let longest = answer.links.iter().map(|(_, ttl)| *ttl).max().filter(|_| tells && class != Class::Unknown);
-    // What is left of a second does not show.
-    let at_most = longest.map(|ttl| Duration::from_secs(u64::from(ttl) + 1));
+    let at_most = answer.at_most().filter(|_| tells && class != Class::Unknown);
     Verdict { class, evidence, look_again, of_first: false, at_most }
 }
 
-/// Whether a verdict stands on a cache that was empty before, and there is still time to see that it would have
+/// Whether a verdict hangs on a cache that was empty before, and there is still time to see that it would have
 /// told what it has: a server may answer questions without recursion with nothing in any case.
 pub(crate) fn needs_confirming(verdict: &Verdict, last: &Look, now: Tick) -> bool {
     let Said::Answer(answer) = &last.said else { return false };
     let shortest = answer.ttl_s().map_or(Duration::ZERO, |ttl| Duration::from_secs(ttl.saturating_sub(1).into()));
-    verdict.class == Class::Live && last.alone == Said::Referral && now.since(last.heard) < shortest / 2
+    let hangs = verdict.class == Class::Live || is_lowered(verdict);
+    hangs && last.alone == Said::Referral && now.since(last.heard) < shortest / 2
 }
 
-/// The same verdict where the question without recursion, asked once more, now finds what was fetched.
-pub(crate) fn confirmed(mut verdict: Verdict, again: &Said) -> Verdict {
+/// Nothing is concluded yet of a TTL below the authority's behind an empty cache.
+fn is_lowered(verdict: &Verdict) -> bool {
+    verdict.class == Class::Unknown && verdict.evidence.contains(&"ttl-below-authority")
+}
+
+/// The verdict once the question without recursion was asked once more, which now finds what was fetched, or not.
+pub(crate) fn confirmed(mut verdict: Verdict, last: &Look, again: &Said) -> Verdict {
+    let is_lowered = is_lowered(&verdict);
     if let Said::Answer(_) = again {
         verdict.evidence.push("rd0-answer-after");
-        return verdict;
+        // Fetched for this question, but from where: a cap on the authority's TTL and another cache behind this one
+        // look alike, and what was fetched now would pass for cached at another look.
+        return Verdict { look_again: verdict.look_again && !is_lowered, ..verdict };
     }
     verdict.evidence.push("rd0-empty-after");
+    if let (true, Said::Answer(answer)) = (is_lowered, &last.said) {
+        // It shows nothing in any case, so that the TTL is all there is.
+        return Verdict { class: Class::Cached, look_again: false, at_most: answer.at_most(), ..verdict };
+    }
     Verdict { class: Class::Unknown, at_most: None, ..verdict }
 }
 
@@ -461,8 +482,8 @@ mod tests {
         assert_eq!(verdict.at_most, Some(Duration::from_secs(6)));
         // A TTL of 0 is never kept.
         assert_eq!(once(Said::Referral, held(0), &known(0)).class, Class::Live);
-        // Below: a cache behind it, or one of several. Not known: it may have come from anywhere.
-        assert_eq!(once(Said::Referral, held(4), &known(5)).class, Class::Cached);
+        // Below: a cap, a cache behind it, or one of several. Not known: it may have come from anywhere.
+        assert_eq!(once(Said::Referral, held(4), &known(5)).class, Class::Unknown);
         assert_eq!(once(Said::Referral, held(5), &Known::default()).class, Class::Unknown);
         // Its first copy may have filled the cache.
         let retried = Look { retried: true, ..at(0, Said::Referral, held(5)) };
@@ -480,13 +501,13 @@ mod tests {
         let soon = look.heard.after(Duration::from_millis(10));
         assert!(needs_confirming(&verdict, &look, soon));
         assert!(!needs_confirming(&verdict, &look, look.heard.after(Duration::from_secs(2))), "it may have expired");
-        let shows = confirmed(verdict.clone(), &held(5));
+        let shows = confirmed(verdict.clone(), &look, &held(5));
         assert_eq!(
             (shows.class, shows.evidence.as_slice()),
             (Class::Live, ["rd0-empty", "rd0-answer-after"].as_slice())
         );
         for hides in [Said::Referral, refused(), Said::Nothing] {
-            let hidden = confirmed(verdict.clone(), &hides);
+            let hidden = confirmed(verdict.clone(), &look, &hides);
             assert_eq!((hidden.class, hidden.at_most), (Class::Unknown, None));
         }
         let cut = unconfirmed(verdict);
@@ -496,6 +517,23 @@ mod tests {
         );
         let zero = at(0, Said::Referral, held(0));
         assert!(!needs_confirming(&resolver(&zero, None, &known(0)), &zero, zero.heard), "it is never kept");
+    }
+
+    /// Unbound's cache-max-ttl, and a forwarder in front of a cache.
+    #[test]
+    fn a_lower_ttl_behind_an_empty_cache_is_a_cap_or_another_cache() {
+        let look = at(0, Said::Referral, held(3));
+        let verdict = resolver(&look, None, &known(5));
+        assert_eq!((verdict.class, verdict.look_again, verdict.at_most), (Class::Unknown, true, None));
+        assert!(needs_confirming(&verdict, &look, look.heard));
+        let shows = confirmed(verdict.clone(), &look, &held(3));
+        assert_eq!((shows.class, shows.look_again), (Class::Unknown, false));
+        assert_eq!(shows.evidence, ["rd0-empty", "ttl-below-authority", "rd0-answer-after"]);
+        // It never shows what it has, so that the empty cache before was none.
+        let hides = confirmed(verdict, &look, &Said::Referral);
+        assert_eq!((hides.class, hides.at_most), (Class::Cached, Some(Duration::from_secs(4))));
+        let short = at(0, Said::Referral, held(1));
+        assert!(!needs_confirming(&resolver(&short, None, &known(5)), &short, short.heard));
     }
 
     #[test]
@@ -598,7 +636,8 @@ mod tests {
         let fresh = once(Said::Referral, Said::Answer(chain(3600, 5)), &known);
         assert_eq!((fresh.class, fresh.at_most), (Class::Live, Some(Duration::from_secs(3601))));
         // The address was fetched anew, the alias was not.
-        assert_eq!(once(Said::Referral, Said::Answer(chain(3000, 5)), &known).class, Class::Cached);
+        let half = Answer { whole: false, links: vec![("www.gslb.test".into(), 3000)], ..answer(0) };
+        assert_eq!(once(Said::Answer(half), Said::Answer(chain(3000, 5)), &known).class, Class::Cached);
         let half = Answer { whole: false, ..answer(5) };
         assert_eq!(once(Said::Answer(half), Said::Answer(chain(3600, 5)), &known).evidence, ["rd0-alias"]);
         assert_eq!(known.ttl_s(&chain(1, 1)), Some(5));

@@ -590,7 +590,8 @@ impl Checker<'_> {
             asking.verdict = if asker.reply(again).is_err_and(|errno| errno == Errno::ECANCELED) {
                 check::unconfirmed(asking.verdict.clone())
             } else {
-                check::confirmed(asking.verdict.clone(), &said(asker, again, false))
+                let last = look(asking, asker);
+                check::confirmed(asking.verdict.clone(), &last, &said(asker, again, false))
             };
         }
         Ok(signal)
