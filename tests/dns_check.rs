@@ -695,6 +695,7 @@ fn what_cannot_be_checked_is_refused() {
         ("dns check www.org --authority ns.example.org", "nor auto"),
         ("dns check www.org --authority 192.0.2.1 --resolver 192.0.2.1:0", "is not ADDR"),
         ("dns check www.org --authority 192.0.2.1 --type B", "is not a type"),
+        ("dns check www.org --authority 192.0.2.1 --type ANY", "not of records"),
         ("dns check www.org --authority 192.0.2.1 --interval 0s --follow", "--interval"),
         ("dns check www.org --authority 192.0.2.1 --gap 2", "is not a duration"),
         ("dns check - - --authority 192.0.2.1", "only once"),
@@ -702,6 +703,12 @@ fn what_cannot_be_checked_is_refused() {
         let refused = host.run(line).ended(2);
         assert!(refused.stderr.contains(why) && refused.stdout.is_empty(), "{refused:?}");
     }
+    let mut empty = host.command("dns check");
+    let empty = empty.args(["", "--authority", "192.0.2.1"]).output().unwrap();
+    assert_eq!(empty.status.code(), Some(2), "{empty:?}");
+    assert!(String::from_utf8_lossy(&empty.stderr).contains("the root is '.'"), "{empty:?}");
+    let dash = host.run_with("dns check - --authority 192.0.2.1", "-\n").ended(6);
+    assert!(dash.stderr.contains("line 1") && dash.stdout.is_empty(), "{dash:?}");
     // No network at all: each server has its record.
     let alone = host.run("dns check www.org --authority 192.0.2.1 --resolver 192.0.2.2").ended(75);
     assert!(alone.records()[..2].iter().all(|record| record["error"]["errno"] == "ENETUNREACH"), "{alone:?}");

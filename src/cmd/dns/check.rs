@@ -172,6 +172,9 @@ fn names(flags: &Flags, process: &Process) -> Result<(Vec<String>, Exit), Failur
         let mut lines = Lines::stdin();
         while let Some(line) = lines.next()? {
             match line {
+                Got::Line(number, text) if text.trim() == "-" => {
+                    complaints.line(number, "'-' is not a name: standard input is read already");
+                }
                 Got::Line(number, text) => match dns::check_name(text.trim()) {
                     Ok(name) => take(name),
                     Err(why) => complaints.line(number, &why),

@@ -74,9 +74,18 @@ impl Answer {
     }
 }
 
+/// Types that no record of a zone has (RFC 6895 §3.1).
+const NO_RECORDS: [&str; 9] = ["*", "ANY", "AXFR", "IXFR", "MAILA", "MAILB", "OPT", "TKEY", "TSIG"];
+
 /// Checks a type by name: A, AAAA, MX, …
+///
+/// # Errors
+/// It is none, or one that no record has: the answer would always be empty.
 pub(crate) fn check_type(text: &str) -> Result<String, String> {
     let upper = text.to_ascii_uppercase();
+    if NO_RECORDS.contains(&upper.as_str()) {
+        return Err(format!("'{text}' is a type of questions or messages, not of records that an answer has"));
+    }
     match upper.parse::<RecordType>() {
         Ok(_) => Ok(upper),
         Err(_) => Err(format!("'{text}' is not a type (A, AAAA, MX, NS, SOA, TXT, …)")),
@@ -298,6 +307,9 @@ fn escaped(text: &str) -> Result<Name, String> {
 /// # Errors
 /// Why it is none.
 pub(crate) fn check_name(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Err("'' is not a name (the root is '.')".to_owned());
+    }
     Ok(plain(Question::new(text, "A", 0)?.query.name()))
 }
 
@@ -480,6 +492,10 @@ mod tests {
     fn names_and_types_are_checked() {
         assert_eq!(check_type("aaaa").unwrap(), "AAAA");
         assert!(check_type("B").is_err());
+        for no_records in ["ANY", "axfr", "IXFR", "OPT", "TSIG"] {
+            assert!(check_type(no_records).unwrap_err().contains("not of records"), "{no_records}");
+        }
+        assert!(check_name("").unwrap_err().contains("the root is '.'"));
         assert!(Question::new(&"x".repeat(64), "A", 1).is_err());
         assert!(Question::new("a..b", "A", 1).is_err());
         for (text, name) in [
