@@ -334,6 +334,9 @@ fn a_server_that_is_lame_refuses_fails_or_is_off_is_an_entry_and_no_failure() {
     .unwrap();
     let zone = format!("zone \"{ZONE}\" {{ type primary; file \"{}\"; }};", other.folder.join("z").display());
     let _old = named(&other, "198.18.0.3", &zone);
+    // No such name there, no such record here.
+    let empty = net.check(&format!("text.{ZONE} --authority {NS},198.18.0.3"), 1);
+    assert_eq!(agree(&empty)["sets"].as_array().unwrap().len(), 2, "{empty:?}");
     let apart = net.check(&format!("app.{ZONE} --authority {NS},198.18.0.3"), 1);
     assert_eq!((&agree(&apart)["status"], agree(&apart)["sets"].as_array().unwrap().len()), (&json!("down"), 2));
 }

@@ -50,6 +50,8 @@ pub(crate) struct Answer {
     pub(crate) links: Vec<(String, u32)>,
     /// It says that there are no such records; its last link is the SOA's then.
     pub(crate) negative: bool,
+    /// It says that there is nothing at all by this name, of whatever type (NXDOMAIN).
+    pub(crate) no_name: bool,
     /// It does not end with an alias that leads elsewhere.
     pub(crate) whole: bool,
     /// The records, sorted.
@@ -109,8 +111,8 @@ pub(crate) struct Look {
 pub(crate) struct Known {
     /// The lowest and the highest TTL of each link.
     ttls: BTreeMap<(String, bool), (u32, u32)>,
-    /// The records as each has them.
-    sets: Vec<Vec<String>>,
+    /// The records as each has them, and whether there is nothing by this name.
+    sets: Vec<(bool, Vec<String>)>,
 }
 
 impl Known {
@@ -120,9 +122,14 @@ impl Known {
             let of = self.ttls.entry(owner).or_insert((ttl, ttl));
             *of = (of.0.min(ttl), of.1.max(ttl));
         }
-        if answer.whole && !self.sets.contains(&answer.records) {
-            self.sets.push(answer.records.clone());
+        if answer.whole && !self.has(answer) {
+            self.sets.push((answer.no_name, answer.records.clone()));
         }
+    }
+
+    /// An authority says the same.
+    fn has(&self, answer: &Answer) -> bool {
+        self.sets.iter().any(|(no_name, records)| (*no_name, records) == (answer.no_name, &answer.records))
     }
 
     /// Where no authority says anything any more, its TTLs are as they were; its records may not be.
@@ -277,7 +284,7 @@ pub(crate) fn resolver(last: &Look, before: Option<&Look>, known: &Known) -> Ver
         return Verdict::new(Class::Stale, evidence);
     }
     let ttl = known.compare(answer);
-    let is_authority_s = answer.whole && known.sets.contains(&answer.records);
+    let is_authority_s = answer.whole && known.has(answer);
     for (is, slug) in [
         (answer.authoritative, "aa"),
         (ttl.below, "ttl-below-authority"),
@@ -420,6 +427,7 @@ mod tests {
         Answer {
             links: vec![(NAME.into(), ttl)],
             negative: false,
+            no_name: false,
             whole: true,
             records: vec!["192.0.2.81".into()],
             authoritative: false,
@@ -651,6 +659,9 @@ mod tests {
         known.add(&Answer { authoritative: true, ..none(15) });
         assert_eq!(once(Said::Referral, Said::Answer(none(15)), &known).class, Class::Live);
         assert_eq!(once(Said::Answer(none(9)), Said::Answer(none(9)), &known).at_most, Some(Duration::from_secs(10)));
+        // No such name at all is something else.
+        let gone = Answer { no_name: true, ..none(15) };
+        assert_eq!(once(Said::Referral, Said::Answer(gone), &known).class, Class::Unknown);
         // Without an SOA it may not be kept, and nothing tells.
         let bare = Answer { links: vec![], ..none(0) };
         assert_eq!(once(refused(), Said::Answer(bare), &known).class, Class::Unknown);

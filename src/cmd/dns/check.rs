@@ -614,7 +614,8 @@ impl Checker<'_> {
                 }
             }
         }
-        let mut sets: Vec<Agreed> = Vec::new();
+        // That there is no such name and that it has none of these records are two things (RFC 8020 §2).
+        let mut sets: Vec<(bool, Agreed)> = Vec::new();
         let mut silent = Vec::new();
         let mut by_authority = false;
         let mut records = Vec::new();
@@ -660,12 +661,14 @@ impl Checker<'_> {
                             record.stale_at_most_ms = left.map(millis);
                             if said.whole {
                                 by_authority |= asking.server.is_authority && verdict.class == Class::Live;
-                                match sets.iter_mut().find(|set| set.answers == said.records) {
-                                    Some(set) => set.servers.push(asking.server.name.clone()),
-                                    None => sets.push(Agreed {
-                                        answers: said.records,
-                                        servers: vec![asking.server.name.clone()],
-                                    }),
+                                let server = asking.server.name.clone();
+                                let same = sets
+                                    .iter_mut()
+                                    .find(|(no_name, set)| (*no_name, &set.answers) == (said.no_name, &said.records));
+                                match same {
+                                    Some((_, set)) => set.servers.push(server),
+                                    None => sets
+                                        .push((said.no_name, Agreed { answers: said.records, servers: vec![server] })),
                                 }
                             }
                         }
@@ -686,7 +689,7 @@ impl Checker<'_> {
             records.push((head, record));
         }
         let agreement = check::agreement(sets.len(), by_authority);
-        let agree = Agree { sets, silent };
+        let agree = Agree { sets: sets.into_iter().map(|(_, set)| set).collect(), silent };
         let mut head = Head::new("dns.agree").about(checked.name);
         let (status, exit) = match agreement {
             Agreement::Agree => (Status::Up, Exit::Yes),
@@ -806,6 +809,7 @@ fn said(asker: &Asker, number: usize, recursion: bool) -> Said {
         Said::Answer(check::Answer {
             links: answer.links.clone(),
             negative,
+            no_name: answer.rcode == "NXDOMAIN",
             whole,
             records: answer.answers.clone(),
             authoritative: answer.authoritative,
