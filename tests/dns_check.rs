@@ -214,6 +214,38 @@ fn a_cap_and_a_cache_behind_a_forwarder_look_alike() {
     }
 }
 
+/// dnsmasq passes one of two equal questions on, and gives what comes to both: of a cache that is slow enough, and
+/// refuses questions without recursion or answers them with nothing.
+#[test]
+fn a_forwarder_that_merges_questions_is_asked_once_more() {
+    let lab = Lab::new();
+    let (server, front) = (lab.host("ns", &["198.18.0.1/24"]), lab.host("front", &["198.18.0.20/24"]));
+    let client = lab.host("client", &["198.18.0.100/24"]);
+    let (on, thread) = liar(&server, |socket, to, question| {
+        let mut answer = truth(question, 1);
+        answer[2] &= !0x04;
+        if question[2] & 1 == 0 {
+            answer.truncate(answer.len() - 16);
+            answer[7] = 0;
+            answer[3] = if question[13] == b'r' { 5 } else { 0 };
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        socket.send_to(&answer, to).unwrap();
+    });
+    let _dnsmasq = front.start_shell(
+        "exec dnsmasq --keep-in-foreground --no-resolv --no-hosts --conf-file=/dev/null --user=root --pid-file= \
+         --cache-size=0 --server=198.18.0.1",
+    );
+    eventually("dnsmasq listens", LIMIT, || front.sh("ss -Hlnu").contains(":53"));
+    for name in ["refuses", "empty"] {
+        let line = format!("dns check {name}.example.org --authority 198.18.0.1 --resolver 198.18.0.20 --gap 0s");
+        let told = client.run(&line).ended(75).records();
+        assert_eq!(of(&told, "198.18.0.20")["answers"], json!(["192.0.2.1"]), "{told:#?}");
+    }
+    on.store(false, Ordering::SeqCst);
+    thread.join().unwrap();
+}
+
 /// RFC 8914: a server that says so needs no proof.
 #[test]
 fn an_extended_error_tells_of_an_expired_answer() {

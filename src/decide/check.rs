@@ -67,6 +67,11 @@ impl Answer {
         self.links.iter().enumerate().map(move |(at, (name, ttl))| ((name.clone(), Some(at) == last), *ttl))
     }
 
+    /// It says nothing, not even whose zone has no such records.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.links.is_empty() && self.records.is_empty() && !self.no_name
+    }
+
     /// How long any part of it can still be handed out, as far as its TTLs tell.
     fn at_most(&self) -> Option<Duration> {
         let longest = self.links.iter().map(|(_, ttl)| *ttl).max();

@@ -345,6 +345,9 @@ impl Checker<'_> {
         if let Some(signal) = asker.go(outlet, self.end)? {
             return Ok(Some(signal));
         }
+        if let Some(signal) = self.ask_apart(&mut all, &mut asker, outlet)? {
+            return Ok(Some(signal));
+        }
         self.cut |= asker.was_cut();
         if self.is_left_untold() {
             return Ok(None);
@@ -391,6 +394,40 @@ impl Checker<'_> {
         Ok(None)
     }
 
+    /// Asks with recursion once more, and by itself, where nothing came of it: a forwarder that has the question
+    /// without recursion on its way (dnsmasq) gives what comes to that to both.
+    fn ask_apart(
+        &self,
+        all: &mut [Checked<'_>],
+        asker: &mut Asker,
+        outlet: &mut Outlet<'_>,
+    ) -> Result<Option<Signal>, Failure> {
+        let mut asked = Vec::new();
+        for asking in all.iter_mut().flat_map(|checked| &mut checked.askings) {
+            let alone = said(asker, asking.alone, false);
+            let is_merged = |number| match said(asker, number, true) {
+                Said::Error("refused") => alone == Said::Error("refused"),
+                Said::Referral => alone == Said::Referral,
+                Said::Answer(answer) => alone == Said::Referral && answer.is_bare(),
+                _ => false,
+            };
+            if asking.said.is_some_and(is_merged) {
+                let again = asker.ask(asking.peer, &asking.qname, &self.flags.qtype)?;
+                asked.push((asking, again));
+            }
+        }
+        if asked.is_empty() {
+            return Ok(None);
+        }
+        let signal = asker.go(outlet, self.end)?;
+        for (asking, again) in asked {
+            if asker.reply(again).is_ok() {
+                asking.said = Some(again);
+            }
+        }
+        Ok(signal)
+    }
+
     /// Looks a second time where the first has left it open. Where the time is over before it is answered, the
     /// first counts.
     fn look_again(
@@ -408,6 +445,9 @@ impl Checker<'_> {
             }
         }
         if let Some(signal) = asker.go(outlet, self.end)? {
+            return Ok(Some(signal));
+        }
+        if let Some(signal) = self.ask_apart(open, asker, outlet)? {
             return Ok(Some(signal));
         }
         self.cut |= asker.was_cut();
