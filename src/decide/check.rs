@@ -145,9 +145,13 @@ impl Known {
         self
     }
 
-    /// What an authority says that the answer as a whole may be kept, as far as that is known.
+    /// What an authority says that the answer as a whole may be kept; none where a part of it that no authority
+    /// was asked for (an alias in another zone) may end before.
     pub(crate) fn ttl_s(&self, answer: &Answer) -> Option<u32> {
-        answer.by_owner().filter_map(|(owner, _)| self.ttls.get(&owner)).map(|(_, highest)| *highest).min()
+        let of = |owner| self.ttls.get(&owner).map(|(_, highest)| *highest);
+        let lowest = answer.by_owner().filter_map(|(owner, _)| of(owner)).min()?;
+        let ends_before = answer.by_owner().any(|(owner, ttl)| of(owner).is_none() && ttl < lowest);
+        (!ends_before).then_some(lowest)
     }
 
     fn compare(&self, answer: &Answer) -> Compared {
@@ -654,6 +658,10 @@ mod tests {
         let half = Answer { whole: false, ..answer(5) };
         assert_eq!(once(Said::Answer(half), Said::Answer(chain(3600, 5)), &known).evidence, ["rd0-alias"]);
         assert_eq!(known.ttl_s(&chain(1, 1)), Some(5));
+        // The alias is another zone's.
+        let mut half = Known::default();
+        half.add(&Answer { authoritative: true, ..answer(7) });
+        assert_eq!((half.ttl_s(&chain(3000, 5)), half.ttl_s(&chain(5, 7))), (Some(7), None));
     }
 
     #[test]

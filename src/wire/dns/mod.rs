@@ -328,6 +328,16 @@ fn soa(record: &Record) -> Option<Soa> {
     })
 }
 
+/// What moves a cursor, turns a line around or ends it, or is not seen: Unicode's categories Cc, Cf, Zl and Zp.
+fn is_format(character: char) -> bool {
+    let cf_and_separators = matches!(character,
+        '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}' | '\u{8e2}'
+        | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+        | '\u{fff9}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e007f}');
+    character.is_control() || cf_and_separators
+}
+
 /// The text is somebody else's: what could move a terminal's cursor does not get out of here.
 fn extended_errors(edns: &Edns) -> Vec<(u16, String)> {
     let options = edns.options().options.iter().filter_map(|(_, option)| match option {
@@ -336,7 +346,7 @@ fn extended_errors(edns: &Edns) -> Vec<(u16, String)> {
     });
     let read = |data: &Vec<u8>| {
         let (code, text) = data.split_first_chunk()?;
-        let text = String::from_utf8_lossy(text).replace(char::is_control, " ");
+        let text = String::from_utf8_lossy(text).replace(is_format, " ");
         Some((u16::from_be_bytes(*code), text.trim().to_owned()))
     };
     options.filter_map(read).collect()
@@ -448,8 +458,10 @@ mod tests {
         for field in [7_u32, 3600, 600, 86400, 15] {
             bytes.extend(field.to_be_bytes());
         }
-        bytes.extend(b"\x00\x00\x29\x04\xd0\x00\x00\x00\x00\x00\x13");
-        bytes.extend(b"\x00\x0f\x00\x02\x00\x16\x00\x0f\x00\x09\x00\x03old\x1b[1m");
+        bytes.extend(b"\x00\x00\x29\x04\xd0\x00\x00\x00\x00\x00\x19");
+        bytes.extend(b"\x00\x0f\x00\x02\x00\x16\x00\x0f\x00\x0f\x00\x03old\x1b[1m");
+        // What turns the line around, and what ends it.
+        bytes.extend("\u{202e}\u{2028}".bytes());
         let answer = question().answer(&bytes).unwrap();
         let soa = Soa { zone: "example.org".into(), mname: "ns.example.org".into(), serial: 7, negative_ttl_s: 15 };
         assert_eq!((answer.soa, answer.ttl_s, answer.authoritative), (Some(soa), None, true));
