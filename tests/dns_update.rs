@@ -751,6 +751,30 @@ fn five_hundred_addresses_are_one_set() {
     assert_eq!(scene.dig(APP, "A").len(), 511);
 }
 
+/// A message holds 65,535 octets: what fits is done whole, however long the name, and what does not is not sent.
+#[test]
+fn an_update_that_fits_no_message_is_not_sent() {
+    let scene = Scene::new("");
+    let many = |from: u32, count: u32| -> String {
+        let octets = (from..from + count).map(|n| (0xc612_0000 + n).to_be_bytes());
+        octets.map(|[a, b, c, d]| format!(" {a}.{b}.{c}.{d}")).collect()
+    };
+    let long = format!("{}.gslb.test", ["x".repeat(60).as_str(); 3].join("."));
+    for (from, count) in [(0, 600), (300, 650), (0, 2500)] {
+        let record = scene.one(&format!("{long}{}", many(from, count)), 0);
+        assert_eq!(record["after"].as_array().unwrap().len(), usize::try_from(count).unwrap());
+    }
+    assert_eq!(scene.dig(&long, "A").len(), 2500);
+    let serial = scene.serial();
+    for more in ["", " --dry-run"] {
+        let run = scene.update(&format!("{long}{}{more}", many(3000, 2500)), 6);
+        let record = run.one();
+        assert_eq!((&record["error"]["reason"], &record["changed"]), (&"bad-input".into(), &false.into()));
+        assert!(run.stderr.contains("a DNS message holds 65,535 (give the name fewer"), "{run:?}");
+    }
+    assert_eq!(scene.serial(), serial);
+}
+
 /// A pipeline of two streams: what one site's end changes, and what others change meanwhile is set right.
 #[test]
 fn a_stream_of_answers_is_a_stream_of_updates() {

@@ -118,6 +118,10 @@ impl Primary<'_> {
             let why = "it answers without authority, so it has no zone with that name (is it a resolver?)";
             return Err(trouble(Exit::BadInput, Reason::NotInZone, why));
         }
+        if answer.truncated {
+            let why = "what stands there does not fit its answer (are there thousands of records?)";
+            return Err(trouble(Exit::Undecided, Reason::Refused, why));
+        }
         match answer.aliases.last() {
             None => Ok(()),
             Some(other) => {
@@ -148,10 +152,18 @@ impl Primary<'_> {
         asked.iter().zip(said).map(read).collect()
     }
 
+    /// An update as it is sent.
+    ///
+    /// # Errors
+    /// It does not fit a message.
+    pub(super) fn sign(&self, update: &Update<'_>) -> Result<Signed, Failure> {
+        let signed = update.signed(identifier()?, self.key, now_s());
+        signed.map_err(|why| self.failure(Exit::BadInput, Reason::BadInput, &why))
+    }
+
     /// Sends an update. What the server says of it is the caller's to judge.
-    pub(super) fn update(&self, update: &Update<'_>, until: Tick) -> Result<String, Trouble> {
-        let signed = update.signed(identifier()?, self.key, now_s()).map_err(Failure::usage)?;
-        let said = self.exchange(&[signed], until)?;
+    pub(super) fn update(&self, update: &Signed, until: Tick) -> Result<String, Trouble> {
+        let said = self.exchange(std::slice::from_ref(update), until)?;
         Ok(said.into_iter().next().map(|(said, _)| said.rcode).unwrap_or_default())
     }
 

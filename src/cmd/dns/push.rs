@@ -13,7 +13,7 @@ use crate::types::domain::Domain;
 use crate::types::rrset::{AddressSet, Family};
 use crate::types::target::Target;
 use crate::types::time::Tick;
-use crate::wire::dns::update::{Fault, Key, Update};
+use crate::wire::dns::update::{Fault, Key, Signed, Update};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -214,13 +214,15 @@ impl Pusher {
         }
         if edits.is_empty() {
             told.after.clone_from(&told.before);
-        } else if self.changing.dry_run {
+            return Ok(());
+        }
+        let signed = primary.sign(&update)?;
+        if self.changing.dry_run {
             told.does(plan);
             told.after = Some(plan.after.clone());
-        } else {
-            told.send(primary, &update, plan, until)?;
+            return Ok(());
         }
-        Ok(())
+        told.send(primary, zone, &signed, plan, until)
     }
 }
 
@@ -248,7 +250,14 @@ impl Told {
     }
 
     /// Sends the update, and finds out what has come of it.
-    fn send(&mut self, primary: &Primary<'_>, update: &Update<'_>, plan: &Plan, until: Until) -> Result<(), Trouble> {
+    fn send(
+        &mut self,
+        primary: &Primary<'_>,
+        zone: &str,
+        update: &Signed,
+        plan: &Plan,
+        until: Until,
+    ) -> Result<(), Trouble> {
         let now = clock::boot();
         // What is left is for the look that follows.
         let answer_by = now.after(until.own.since(now) * 2 / 3);
@@ -265,7 +274,7 @@ impl Told {
                 self.lose(primary, plan, until);
                 Ok(())
             }
-            Ok(rcode) => Err(primary.refused(&rcode, update.zone)),
+            Ok(rcode) => Err(primary.refused(&rcode, zone)),
             Err(trouble) if trouble.unclear => {
                 self.goes_on = false;
                 self.clear_up(primary, plan, until, trouble)

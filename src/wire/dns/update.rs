@@ -2,13 +2,13 @@
 
 use super::{Question, plain, rcode};
 use crate::types::rrset::{Edit, Family, MARK, Prerequisite};
-use hickory_proto::op::{Message, MessageType, OpCode, Query};
-use hickory_proto::rr::rdata::TXT;
-use hickory_proto::rr::rdata::tsig::{TSIG, TsigAlgorithm, TsigError};
-use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType, TSigner};
+use hickory_proto::op::{Message, MessageType, OpCode};
+use hickory_proto::rr::rdata::tsig::{TSIG, TsigAlgorithm, TsigError, make_tsig_record};
+use hickory_proto::rr::{DNSClass, Name, RecordType, TSigner};
+use hickory_proto::serialize::binary::{BinEncodable, BinEncoder};
 use std::fmt;
 use std::fmt::Write as _;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Seconds that two clocks may be apart (RFC 8945 §10).
 const FUDGE: u16 = 300;
@@ -226,12 +226,32 @@ pub(crate) struct Said {
 }
 
 impl Signed {
-    fn new(mut message: Message, key: &Key, now_s: u64) -> Result<Self, String> {
+    /// Signs a whole message (RFC 8945 §4.3.3) and appends the signature.
+    ///
+    /// hickory's own way cuts what is too long, the signature first, and calls that a success.
+    ///
+    /// # Errors
+    /// It is longer than 65,535 octets.
+    fn new(mut bytes: Vec<u8>, id: u16, op_code: OpCode, key: &Key, now_s: u64) -> Result<Self, String> {
         let failed = |error: hickory_proto::ProtoError| error.to_string();
-        message.finalize(&key.0, now_s).map_err(failed)?;
-        let mac = message.signature().map(|record| record.data.mac.clone()).unwrap_or_default();
-        let bytes = message.to_vec().map_err(failed)?;
-        Ok(Signed { bytes, id: message.metadata.id, op_code: message.metadata.op_code, mac, key: key.clone() })
+        let signer = &key.0;
+        let tsig = TSIG::new(signer.algorithm().clone(), now_s, FUDGE, Vec::new(), id, None, Vec::new());
+        let mut variables = Vec::new();
+        tsig.emit_tsig_for_mac(&mut BinEncoder::new(&mut variables), signer.signer_name()).map_err(failed)?;
+        let mac = signer.sign(&[bytes.as_slice(), &variables].concat()).map_err(|error| error.to_string())?;
+        let record = make_tsig_record(signer.signer_name().clone(), tsig.set_mac(mac.clone()));
+        bytes.extend(record.to_bytes().map_err(failed)?);
+        if let Some(count) = bytes.get_mut(10..).and_then(|rest| rest.first_chunk_mut()) {
+            *count = u16::from_be_bytes(*count).saturating_add(1).to_be_bytes();
+        }
+        if bytes.len() > usize::from(u16::MAX) {
+            return Err(format!(
+                "it takes {} octets, and a DNS message holds 65,535 (give the name fewer addresses, or change them in \
+                 parts with nsupdate; those that are replaced count too)",
+                bytes.len()
+            ));
+        }
+        Ok(Signed { bytes, id, op_code, mac, key: key.clone() })
     }
 
     /// The message to send. Over TCP its length goes before it.
@@ -311,7 +331,7 @@ impl Question {
     /// # Errors
     /// A name that does not fit a message.
     pub(crate) fn signed(&self, key: &Key, now_s: u64) -> Result<Signed, String> {
-        Signed::new(self.message(), key, now_s)
+        Signed::new(self.encode()?, self.id, OpCode::Query, key, now_s)
     }
 }
 
@@ -329,37 +349,45 @@ impl Update<'_> {
     /// The message that asks for it, signed (RFC 2136 §2).
     ///
     /// # Errors
-    /// A name that does not fit a message.
+    /// What does not fit a message.
     pub(crate) fn signed(&self, id: u16, key: &Key, now_s: u64) -> Result<Signed, String> {
-        let name_of = |text: &str| {
-            let mut name = Name::from_ascii(text).map_err(|error| format!("'{text}' is not a name: {error}"))?;
-            name.set_fqdn(true);
-            Ok::<_, String>(name)
-        };
-        let (zone, name) = (name_of(self.zone)?, name_of(self.name)?);
-        let mut message = Message::new(id, MessageType::Query, OpCode::Update);
-        // The four sections are those of a question under other names: zone, prerequisite, update, additional.
-        message.add_query(Query::query(zone, RecordType::SOA));
+        let zone = wire_name(self.zone)?;
+        let mut records = Records::of(&wire_name(self.name)?, &zone);
         for prerequisite in self.prerequisites {
             match prerequisite {
-                Prerequisite::Exactly(_, addresses) => {
-                    message.add_answers(addresses.iter().map(|address| record(&name, 0, (*address).into())));
+                Prerequisite::Exactly(family, addresses) => {
+                    for address in addresses {
+                        records.put(type_of(*family), DNSClass::IN, 0, &octets(*address));
+                    }
                 }
-                Prerequisite::Without(family) => {
-                    message.add_answer(of_class(DNSClass::NONE, Record::update0(name.clone(), 0, type_of(*family))));
-                }
+                Prerequisite::Without(family) => records.put(type_of(*family), DNSClass::NONE, 0, &[]),
             }
         }
-        let mark = || RData::TXT(TXT::new(vec![MARK.to_owned()]));
+        let needed = records.count;
+        let length = u8::try_from(MARK.len()).map_err(|_| "the mark is no text")?;
+        let mark = [&[length], MARK.as_bytes()].concat();
         for edit in self.edits {
-            message.add_authority(match *edit {
-                Edit::Clear(family) => of_class(DNSClass::ANY, Record::update0(name.clone(), 0, type_of(family))),
-                Edit::Add { address, ttl_s } => record(&name, ttl_s, address.into()),
-                Edit::Mark { ttl_s } => record(&name, ttl_s, mark()),
-                Edit::Unmark => of_class(DNSClass::NONE, record(&name, 0, mark())),
-            });
+            match *edit {
+                Edit::Clear(family) => records.put(type_of(family), DNSClass::ANY, 0, &[]),
+                Edit::Add { address, ttl_s } => {
+                    records.put(type_of(Family::of(address)), DNSClass::IN, ttl_s, &octets(address));
+                }
+                Edit::Mark { ttl_s } => records.put(RecordType::TXT, DNSClass::IN, ttl_s, &mark),
+                Edit::Unmark => records.put(RecordType::TXT, DNSClass::NONE, 0, &mark),
+            }
         }
-        Signed::new(message, key, now_s)
+        let count = |count: usize| u16::try_from(count).map_err(|_| format!("{count} records are no message"));
+        // The four sections are those of a question under other names: zone, prerequisite, update, additional.
+        let mut bytes = Vec::new();
+        for word in
+            [id, u16::from(u8::from(OpCode::Update)) << 11, 1, count(needed)?, count(records.count - needed)?, 0]
+        {
+            bytes.extend(word.to_be_bytes());
+        }
+        bytes.extend(zone);
+        bytes.extend([RecordType::SOA.into(), DNSClass::IN.into()].map(u16::to_be_bytes).concat());
+        bytes.extend(records.bytes);
+        Signed::new(bytes, id, OpCode::Update, key, now_s)
     }
 
     /// The same for `nsupdate -k KEY`, line by line.
@@ -402,13 +430,56 @@ fn type_of(family: Family) -> RecordType {
     }
 }
 
-fn record(name: &Name, ttl_s: u32, data: RData) -> Record {
-    Record::from_rdata(name.clone(), ttl_s, data)
+fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(four) => four.octets().to_vec(),
+        IpAddr::V6(six) => six.octets().to_vec(),
+    }
 }
 
-fn of_class(class: DNSClass, mut record: Record) -> Record {
-    record.dns_class = class;
-    record
+fn wire_name(text: &str) -> Result<Vec<u8>, String> {
+    let mut name = Name::from_ascii(text).map_err(|error| format!("'{text}' is not a name: {error}"))?;
+    name.set_fqdn(true);
+    name.to_bytes().map_err(|error| error.to_string())
+}
+
+/// The records of one name in a message whose question is its zone.
+///
+/// The name stands there once, and then a pointer to it (RFC 1035 §4.1.4): hickory compresses the first 120 names of
+/// a message, and a name of 253 octets leaves room for 240 addresses more.
+struct Records {
+    /// As it is written the next time.
+    owner: Vec<u8>,
+    bytes: Vec<u8>,
+    count: usize,
+    /// What later ones are written as.
+    pointer: [u8; 2],
+}
+
+impl Records {
+    /// A zone's name stands behind the header, in 12 octets; what follows it is a type and a class.
+    const ZONE: usize = 12;
+
+    fn of(name: &[u8], zone: &[u8]) -> Self {
+        let pointer = |at: usize| (0xc000 | u16::try_from(at).unwrap_or_default()).to_be_bytes();
+        let (owner, at) = match name.strip_suffix(zone) {
+            Some([]) => (pointer(Self::ZONE).to_vec(), Self::ZONE),
+            Some(labels) => ([labels, &pointer(Self::ZONE)].concat(), Self::ZONE + zone.len() + 4),
+            None => (name.to_vec(), Self::ZONE + zone.len() + 4),
+        };
+        Records { owner, bytes: Vec::new(), count: 0, pointer: pointer(at) }
+    }
+
+    /// `data` is an address, a text or nothing.
+    fn put(&mut self, qtype: RecordType, class: DNSClass, ttl_s: u32, data: &[u8]) {
+        self.bytes.append(&mut self.owner);
+        self.owner.extend(self.pointer);
+        self.bytes.extend([u16::from(qtype), class.into()].map(u16::to_be_bytes).concat());
+        self.bytes.extend(ttl_s.to_be_bytes());
+        self.bytes.extend(u16::try_from(data.len()).unwrap_or_default().to_be_bytes());
+        self.bytes.extend(data);
+        self.count += 1;
+    }
 }
 
 #[cfg(test)]
@@ -417,7 +488,6 @@ mod tests {
     use super::*;
     use hickory_proto::op::ResponseCode;
     use hickory_proto::rr::TSigResponseContext;
-    use std::net::IpAddr;
 
     const SECRET: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
@@ -508,6 +578,38 @@ mod tests {
             "send",
         ];
         assert_eq!(text, lines.join("\n"));
+    }
+
+    /// Whatever its length, a message is whole or none; hickory reads what it does not write so.
+    #[test]
+    fn an_update_is_never_cut() {
+        let long = [&["x".repeat(49).as_str(); 4].join("."), "gslb.test"].join(".");
+        let addresses = |count: u32| (0..count).map(|n| IpAddr::from((0xc612_0000 + n).to_be_bytes())).collect();
+        for (name, old, new, fits) in [
+            (long.as_str(), 600, 650, true),
+            (long.as_str(), 2000, 2000, true),
+            ("gslb.test", 0, 4000, true),
+            ("app.gslb.test", 0, 4088, true),
+            ("app.gslb.test", 0, 4089, false),
+            ("app.gslb.test", 2100, 2100, false),
+            ("app.gslb.test", 40_000, 30_000, false),
+        ] {
+            let prerequisites = [Prerequisite::Exactly(Family::A, addresses(old)), Prerequisite::Without(Family::Aaaa)];
+            let edits: Vec<Edit> = addresses(new).into_iter().map(|address| Edit::Add { address, ttl_s: 5 }).collect();
+            let update = Update { zone: "gslb.test", name, prerequisites: &prerequisites, edits: &edits };
+            match update.signed(0x1234, &key(), 1_700_000_000) {
+                Ok(signed) => {
+                    let message = Message::from_vec(signed.bytes()).unwrap();
+                    assert!(fits && !message.metadata.truncation && message.signature().is_some());
+                    let counts = (message.answers.len(), message.authorities.len());
+                    assert_eq!(counts, (usize::try_from(old).unwrap() + 1, edits.len()));
+                    let owners = message.answers.iter().chain(&message.authorities).map(|record| &record.name);
+                    assert!(owners.into_iter().all(|owner| plain(owner) == name));
+                    assert!(key().0.verify_message_byte(signed.bytes(), None, true).is_ok());
+                }
+                Err(why) => assert!(!fits && why.contains("a DNS message holds 65,535"), "{old} {new}: {why}"),
+            }
+        }
     }
 
     /// What BIND answered, and when it was asked.
