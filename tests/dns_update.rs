@@ -700,6 +700,47 @@ fn a_name_below_a_wildcard_gets_records_of_its_own() {
     assert_eq!(scene.update("dead.gslb.test --remove", 0).records()[0]["changed"], false);
 }
 
+/// What a wildcard gives a name and is not to change goes on to be there, in both families.
+#[test]
+fn what_a_wildcard_gave_is_kept_beside_what_changes() {
+    const FOUR: &str = "192.0.2.81";
+    const SIX: &str = "2001:db8::81";
+    let scene =
+        Scene::new(&format!("*.wild 30 A {FOUR}\n*.wild 30 AAAA {SIX}\n*.wild MX 5 mail\n*.four 30 A {FOUR}\n"));
+    for (name, more, of_a, of_aaaa) in [
+        ("a.wild", "192.0.2.82 --add", vec![FOUR, "192.0.2.82"], vec![SIX]),
+        ("b.wild", "192.0.2.82", vec!["192.0.2.82"], vec![SIX]),
+        ("c.wild", "192.0.2.81 --remove", vec![], vec![SIX]),
+        ("d.wild", "--remove", vec![], vec![]),
+        ("e.four", "2001:db8::82", vec![FOUR], vec!["2001:db8::82"]),
+        ("f.four", "2001:db8::82 --add", vec![FOUR], vec!["2001:db8::82"]),
+        ("g.four", "192.0.2.81 --remove", vec![], vec![]),
+    ] {
+        let name = format!("{name}.gslb.test");
+        let promised = scene.update(&format!("{name} {more} --dry-run"), 0).records()[0]["after"].clone();
+        let run = scene.update(&format!("{name} {more}"), 0);
+        for record in run.records() {
+            let wanted = if record["qtype"] == "A" { &of_a } else { &of_aaaa };
+            assert_eq!((&record["after"], &record["wildcard"]), (&json!(wanted), &true.into()), "{run:?}");
+        }
+        assert_eq!(run.records().iter().find(|record| record["after"] == promised).map(|_| ()), Some(()), "{run:?}");
+        assert_eq!((scene.dig(&name, "A"), scene.dig(&name, "AAAA")), (texts(&of_a), texts(&of_aaaa)), "{name}");
+        assert_eq!(scene.dig(&name, "TXT").len(), usize::from(of_a.is_empty() && of_aaaa.is_empty()), "{name}");
+        // From then on it is a name as any other.
+        let again = scene.update(&format!("{name} {more}"), 0);
+        assert!(again.records()[0].get("wildcard").is_none(), "{again:?}");
+        assert_eq!(again.records()[0]["changed"], false);
+    }
+    // What stands there as wished is left to the wildcard.
+    let run = scene.update(&format!("h.wild.gslb.test {FOUR}"), 0);
+    assert!(run.one()["changed"] == false && run.one().get("wildcard").is_none(), "{run:?}");
+    assert_eq!(scene.dig("h.wild.gslb.test", "MX").len(), 1);
+}
+
+fn texts(addresses: &[&str]) -> Vec<String> {
+    addresses.iter().map(|address| (*address).to_owned()).collect()
+}
+
 /// A server that answers each key from a view of its own: what is read is what is changed. Over IPv6, too.
 #[test]
 fn a_key_reads_and_changes_its_own_view() {

@@ -86,6 +86,27 @@ impl Plan {
         &self.about
     }
 
+    /// The same for a name that only a wildcard answers for (RFC 4592 §2.2).
+    ///
+    /// With its first record of its own the name has nothing of the wildcard's any more. So all addresses that it
+    /// shall have are added, those too that stood there already.
+    pub(crate) fn of_its_own(self) -> Plan {
+        let after = Standing { texts_ttl_s: None, ..self.after };
+        let is_made = |family: &Family| !after.of(*family).is_empty();
+        let mut edits: Vec<Edit> = Family::ALL.into_iter().flat_map(|family| added(after.of(family))).collect();
+        edits.extend(self.edits.into_iter().filter(|edit| matches!(edit, Edit::Mark { .. })));
+        Plan {
+            changed: Family::ALL
+                .into_iter()
+                .filter(|family| is_made(family) || self.changed.contains(family))
+                .collect(),
+            about: Family::ALL.into_iter().filter(|family| is_made(family) || self.about.contains(family)).collect(),
+            prerequisites: Family::ALL.into_iter().map(Prerequisite::Without).collect(),
+            after,
+            edits,
+        }
+    }
+
     /// Whether what stands is what it wants.
     pub(crate) fn holds(&self, standing: &Standing) -> bool {
         standing.marked == self.after.marked
@@ -105,11 +126,17 @@ fn wished(before: &AddressSet, part: &Part, how: How) -> AddressSet {
     AddressSet { addresses, ttl_s }
 }
 
+fn added(set: &AddressSet) -> impl Iterator<Item = Edit> {
+    set.addresses.iter().map(|&address| Edit::Add { address, ttl_s: set.ttl_s })
+}
+
 /// Plans a change of what stands.
 ///
 /// A TTL that differs is a change too. A name that would be left without any address is marked by a text, so that it
 /// goes on to be there, and unmarked with its first address. What the plan rests on must still stand when it is
-/// carried out: the sets that change, and those by which the name is seen to have an address or none.
+/// carried out: the sets that change, and those by which the name is seen to have an address or none. Where a name
+/// gets its first records of a type beside those of the other, there must be some of the other: they may be a
+/// wildcard's, which would no longer be seen.
 pub(crate) fn plan(before: &Standing, wish: &Wish) -> Plan {
     let mut after = before.clone();
     for part in &wish.parts {
@@ -122,8 +149,7 @@ pub(crate) fn plan(before: &Standing, wish: &Wish) -> Plan {
         if !before.of(family).is_empty() {
             edits.push(Edit::Clear(family));
         }
-        let set = after.of(family);
-        edits.extend(set.addresses.iter().map(|&address| Edit::Add { address, ttl_s: set.ttl_s }));
+        edits.extend(added(after.of(family)));
     }
     let bare = after.is_bare();
     // What is not there cannot be removed, and makes no name. A mark that stands is added once more with the last
@@ -140,18 +166,20 @@ pub(crate) fn plan(before: &Standing, wish: &Wish) -> Plan {
     let served = changed.iter().any(|family| !after.of(*family).is_empty());
     let emptied = changed.iter().any(|family| after.of(*family).is_empty());
     let needed = |family: &Family| !edits.is_empty() && (changed.contains(family) || emptied || !served);
-    let prerequisites = Family::ALL.into_iter().filter(needed).map(|family| {
-        let set = &before.of(family).addresses;
-        if set.is_empty() { Prerequisite::Without(family) } else { Prerequisite::Exactly(family, set.clone()) }
-    });
-    let is_about = |family: &Family| changed.contains(family) || wish.parts.iter().any(|part| part.family == *family);
-    Plan {
-        prerequisites: prerequisites.collect(),
-        about: Family::ALL.into_iter().filter(is_about).collect(),
-        after,
-        changed,
-        edits,
+    let mut prerequisites: Vec<Prerequisite> = Family::ALL
+        .into_iter()
+        .filter(needed)
+        .map(|family| {
+            let set = &before.of(family).addresses;
+            if set.is_empty() { Prerequisite::Without(family) } else { Prerequisite::Exactly(family, set.clone()) }
+        })
+        .collect();
+    if !edits.is_empty() && prerequisites.iter().all(|needed| matches!(needed, Prerequisite::Without(_))) {
+        let others = Family::ALL.into_iter().filter(|family| !before.of(*family).is_empty());
+        prerequisites.extend(others.map(Prerequisite::With));
     }
+    let is_about = |family: &Family| changed.contains(family) || wish.parts.iter().any(|part| part.family == *family);
+    Plan { prerequisites, about: Family::ALL.into_iter().filter(is_about).collect(), after, changed, edits }
 }
 
 #[cfg(test)]
@@ -177,6 +205,7 @@ mod tests {
         for needed in &plan.prerequisites {
             let fits = match needed {
                 Prerequisite::Exactly(family, addresses) => at.of(*family).addresses == *addresses,
+                Prerequisite::With(family) => !at.of(*family).is_empty(),
                 Prerequisite::Without(family) => at.of(*family).is_empty(),
             };
             if !fits {
@@ -235,6 +264,17 @@ mod tests {
         let both = Standing { aaaa: set(&["2001:db8::1"], 5), ..before };
         let one = plan(&both, &wish(How::Set, vec![part(Family::A, &[], None)]));
         assert_eq!(one.edits, [Edit::Clear(Family::A)]);
+    }
+
+    #[test]
+    fn a_name_below_a_wildcard_keeps_what_is_not_to_change() {
+        let before = Standing { a: set(&["192.0.2.81"], 30), texts_ttl_s: Some(600), ..Standing::default() };
+        let six = plan(&before, &wish(How::Add, vec![part(Family::Aaaa, &["2001:db8::1"], None)]));
+        assert_eq!(six.prerequisites, [Prerequisite::Without(Family::Aaaa), Prerequisite::With(Family::A)]);
+        let own = six.of_its_own();
+        assert_eq!((&own.after.a, own.edits.len(), own.about()), (&before.a, 2, &Family::ALL[..]));
+        let gone = plan(&before, &wish(How::Remove, vec![part(Family::A, &["192.0.2.81"], None)])).of_its_own();
+        assert_eq!((gone.edits, gone.after.marked), (vec![Edit::Mark { ttl_s: 600 }], true));
     }
 
     fn sets() -> impl Strategy<Value = AddressSet> {
@@ -296,6 +336,23 @@ mod tests {
             let had = !before.is_bare() || before.marked;
             prop_assert!(!had || !after.is_bare() || after.marked);
             prop_assert!(after.is_bare() || !after.marked);
+        }
+
+        #[test]
+        fn below_a_wildcard_it_leads_there_too(before in standings(), wish in wishes()) {
+            let planned = plan(&before, &wish);
+            if !planned.edits.is_empty() {
+                // Nothing stands at the name itself: what needs something there must not be done.
+                if !before.is_bare() {
+                    prop_assert_eq!(carried_out(&Standing::default(), &planned), None);
+                }
+                let own = planned.clone().of_its_own();
+                let after = carried_out(&Standing::default(), &own).unwrap();
+                prop_assert_eq!(&after, &own.after);
+                prop_assert_eq!((&after.a, &after.aaaa, after.marked),
+                    (&planned.after.a, &planned.after.aaaa, planned.after.marked));
+                prop_assert!(own.holds(&after));
+            }
         }
 
         /// Whatever others did meanwhile: it is done as planned, or not at all; the name never goes.

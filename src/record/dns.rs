@@ -148,6 +148,9 @@ pub(crate) struct Update {
     /// The addresses of authoritative servers that show it
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) visible_on: Option<Vec<String>>,
+    /// A wildcard answered for the name, which has records of its own now and no others of the wildcard; absent: not so
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) wildcard: Option<bool>,
 }
 
 /// An answer that a server is to give.

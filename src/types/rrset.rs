@@ -56,6 +56,8 @@ impl AddressSet {
 pub(crate) enum Prerequisite {
     /// Exactly these records of their type; at least one.
     Exactly(Family, BTreeSet<IpAddr>),
+    /// A record of the type, whatever it says.
+    With(Family),
     /// No record of the type.
     Without(Family),
 }

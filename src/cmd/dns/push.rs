@@ -4,7 +4,7 @@ use super::authorities::{self, unseen};
 use super::primary::{Look, Primary, Trouble};
 use crate::cli::args::Changing;
 use crate::cli::{Exit, Failure, Reason};
-use crate::decide::update::{self as decide, Plan, Standing, Wish, plan};
+use crate::decide::update::{Plan, Standing, Wish, plan};
 use crate::record::{Action, Head, dns};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::connect;
@@ -58,6 +58,8 @@ struct Told {
     failure: Option<Failure>,
     actions: Vec<Action>,
     visible_on: Option<Vec<String>>,
+    /// It was a wildcard that answered for the name, before it got records of its own.
+    wildcard: bool,
     /// Nothing was sent, or nothing done for certain: another server may take it.
     goes_on: bool,
     /// Where it stands as wished, as whom, and what that is.
@@ -188,8 +190,9 @@ impl Pusher {
         if told.failure.is_some() && told.rcode.as_deref() == Some("NXRRSET") && told.after == told.before {
             // Nobody was faster, and still it does not stand at the name: it comes from a wildcard (RFC 4592).
             told.failure = None;
-            plan = decide::plan(&Standing::default(), wish);
+            plan = plan.of_its_own();
             self.act(&primary, &zone, &plan, until, told)?;
+            told.wildcard = told.acted;
         }
         told.goes_on = false;
         if told.failure.is_none() {
@@ -374,6 +377,7 @@ impl Told {
                 tsig_error: self.fault.map(Fault::slug),
                 skew_ms: ahead_s.map(|seconds| seconds as f64 * 1000.0),
                 visible_on: self.visible_on.clone(),
+                wildcard: self.wildcard.then_some(true),
             };
             records.push((head, body));
         }

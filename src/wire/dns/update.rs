@@ -360,6 +360,7 @@ impl Update<'_> {
                         records.put(type_of(*family), DNSClass::IN, 0, &octets(*address));
                     }
                 }
+                Prerequisite::With(family) => records.put(type_of(*family), DNSClass::ANY, 0, &[]),
                 Prerequisite::Without(family) => records.put(type_of(*family), DNSClass::NONE, 0, &[]),
             }
         }
@@ -405,6 +406,7 @@ impl Update<'_> {
                         line(format_args!("prereq yxrrset {name}. {family} {address}"));
                     }
                 }
+                Prerequisite::With(family) => line(format_args!("prereq yxrrset {name}. {family}")),
                 Prerequisite::Without(family) => line(format_args!("prereq nxrrset {name}. {family}")),
             }
         }
@@ -594,7 +596,7 @@ mod tests {
             ("app.gslb.test", 2100, 2100, false),
             ("app.gslb.test", 40_000, 30_000, false),
         ] {
-            let prerequisites = [Prerequisite::Exactly(Family::A, addresses(old)), Prerequisite::Without(Family::Aaaa)];
+            let prerequisites = [Prerequisite::Exactly(Family::A, addresses(old)), Prerequisite::With(Family::Aaaa)];
             let edits: Vec<Edit> = addresses(new).into_iter().map(|address| Edit::Add { address, ttl_s: 5 }).collect();
             let update = Update { zone: "gslb.test", name, prerequisites: &prerequisites, edits: &edits };
             match update.signed(0x1234, &key(), 1_700_000_000) {
