@@ -653,6 +653,89 @@ fn a_stream_carries_out_each_step_and_tries_again() {
     assert_eq!(told.ends(LIMIT), -15);
 }
 
+/// What failed is tried again at its time, also while lines for other names come.
+#[test]
+fn other_names_do_not_put_a_retry_off() {
+    let scene = Scene::new("app 30 A 192.0.2.81\n");
+    let failing = Arc::new(AtomicBool::new(true));
+    let fails = failing.clone();
+    let server = relay(
+        &scene.client,
+        before(move |question| {
+            let is_of_app = question.windows(5).any(|bytes| bytes == b"\x03app\x04");
+            !(is_of_app && fails.load(Ordering::SeqCst))
+        }),
+    );
+    let mut stream = scene.client.start_fed(&scene.line(&format!("--server {server} --follow")));
+    stream.feed(&answer(APP, "A", &["192.0.2.1"], ""));
+    stream.wait_for("the failure", LIMIT, |record| record["error"].is_object());
+    failing.store(false, Ordering::SeqCst);
+    let mut lines = 0;
+    eventually("it is tried again", LIMIT, || {
+        stream.feed(&answer("www.gslb.test", "A", &[&format!("192.0.2.{}", lines % 200 + 1)], ""));
+        lines += 1;
+        std::thread::sleep(Duration::from_millis(100));
+        stream.so_far().iter().any(|record| record["after"] == json!(["192.0.2.1"]) && record["subject"] == APP)
+    });
+}
+
+/// A server that is silent holds up neither a signal nor the end that was planned.
+#[test]
+fn the_end_of_a_run_cuts_a_step_short() {
+    let scene = Scene::new("app 30 A 192.0.2.81\n");
+    let silent = || {
+        let held = Arc::new(AtomicBool::new(false));
+        let noted = held.clone();
+        let hangs = move |question: &[u8]| {
+            if is_update(question) {
+                noted.store(true, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_secs(600));
+            }
+            true
+        };
+        (relay(&scene.client, before(hangs)), held)
+    };
+    for (more, code) in [("--wait", -15), ("--for 2s --wait", 0)] {
+        let (server, held) = silent();
+        let mut stream = scene.client.start_fed(&scene.line(&format!("--server {server} --follow {more}")));
+        stream.feed(&answer(APP, "A", &["192.0.2.1"], ""));
+        eventually("it sends", LIMIT, || held.load(Ordering::SeqCst));
+        let began = std::time::Instant::now();
+        if code < 0 {
+            stream.signal(nix::sys::signal::Signal::SIGTERM);
+        }
+        assert_eq!(stream.ends(LIMIT), code);
+        // By itself the step would take 15 s.
+        assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+        assert!(stream.complaints().contains("may be done yet"), "{}", stream.complaints());
+        assert_eq!(stream.so_far()[0]["error"]["reason"], "timed-out");
+    }
+}
+
+/// All names of one step are carried out although the first record finds no reader, or no room.
+#[test]
+fn a_step_is_done_for_all_names_before_it_is_told() {
+    let scene = Scene::new("");
+    let names = ["a.gslb.test", "b.gslb.test", "c.gslb.test"];
+    for (last, to) in [(1, ">/dev/full"), (2, "| sed -n 1q")] {
+        let address = format!("192.0.2.{last}");
+        let input: String = names.iter().map(|name| answer(name, "A", &[&address], "")).collect();
+        let file = scene.client.folder.join("input");
+        fs::write(&file, input).unwrap();
+        let line = scene.line("--follow");
+        let (dns, folder) = (support::binary("dns"), scene.client.folder.display());
+        scene.client.try_sh(&format!(
+            "FAILOVER_STATE_DIR={folder}/state {} {} <{} {to}",
+            dns.display(),
+            line.trim_start_matches("dns "),
+            file.display()
+        ));
+        for name in names {
+            assert_eq!(scene.dig(name, "A"), [address.as_str()], "{to}");
+        }
+    }
+}
+
 /// A stream that loses a race tells it, and does not race again before the next answer.
 #[test]
 fn a_stream_does_not_take_back_what_another_won() {

@@ -239,6 +239,22 @@ impl Pump {
         }
     }
 
+    /// Waits for `fd`, a signal or the deadline, and leaves the output alone: what is under way goes on although
+    /// nobody reads any more.
+    ///
+    /// # Errors
+    /// The system refuses to wait.
+    pub(crate) fn hear(&mut self, fd: BorrowedFd<'_>, deadline: Option<Tick>) -> Result<Option<Signal>, Failure> {
+        let came = {
+            let mut sources = Sources::default();
+            let signal = sources.readable(self.signals.as_fd());
+            sources.readable(fd);
+            sources.wait(deadline)?;
+            sources.is_ready(signal)
+        };
+        Ok(if came { self.signals.next() } else { None })
+    }
+
     /// Ends the run by `signal` itself, after everything that waits was written.
     pub(crate) fn die(&mut self, signal: Signal) -> Exit {
         self.stream.finish();

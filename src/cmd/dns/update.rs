@@ -14,15 +14,17 @@ use crate::record::envelope::Nothing;
 use crate::record::line::Line;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::event::Sources;
+use crate::sys::worker::Worker;
 use crate::types::domain::Domain;
 use crate::types::rrset::Family;
 use crate::types::target::Target;
-use crate::types::time::Span;
+use crate::types::time::{Span, Tick};
 use clap::{ArgMatches, Args};
 use nix::sys::signal::Signal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub(super) const VERB: Verb = Verb {
@@ -98,6 +100,8 @@ struct Flags {
 const STEP: Duration = Duration::from_secs(5);
 /// When what failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+/// What a step that is under way at the end of the run still has, to be told as done.
+const GRACE: Duration = Duration::from_millis(200);
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let flags: Flags = args::read(matches)?;
@@ -120,7 +124,7 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
         let outcome = pusher.carry_out(&name, &wish, process.deadline(pusher.planned()));
         return print(&name, outcome, &pusher, process);
     }
-    if flags.follow { follow(&pusher, flags.ttl, flags.duration, process) } else { once(&pusher, flags.ttl, process) }
+    if flags.follow { follow(pusher, flags.ttl, flags.duration, process) } else { once(&pusher, flags.ttl, process) }
 }
 
 /// What the command line wishes; none where standard input does.
@@ -315,11 +319,19 @@ enum Ended {
     Signal(Signal),
 }
 
-fn follow(pusher: &Pusher, ttl: Option<u32>, duration: Option<Span>, process: &mut Process) -> Result<Exit, Failure> {
+fn follow(pusher: Pusher, ttl: Option<u32>, duration: Option<Span>, process: &mut Process) -> Result<Exit, Failure> {
     let mut pump = Pump::new(&process.node, process.form)?;
     let mut complaints = Complaints::new(&process.who);
-    let mut following =
-        Following { pusher, ttl, duration, answers: Answers::default(), told: BTreeMap::new(), again: BTreeSet::new() };
+    let mut following = Following {
+        pusher: Arc::new(pusher),
+        ttl,
+        duration,
+        answers: Answers::default(),
+        told: BTreeMap::new(),
+        again: BTreeSet::new(),
+        worker: Worker::new()?,
+        unwritten: None,
+    };
     let ended = match following.run(process, &mut pump, &mut complaints) {
         Err(failure) if failure.is_reader_gone() => Ended::Input,
         ended => ended?,
@@ -334,8 +346,8 @@ fn follow(pusher: &Pusher, ttl: Option<u32>, duration: Option<Span>, process: &m
 }
 
 /// What goes on in a stream.
-struct Following<'a> {
-    pusher: &'a Pusher,
+struct Following {
+    pusher: Arc<Pusher>,
     ttl: Option<u32>,
     duration: Option<Span>,
     answers: Answers,
@@ -343,13 +355,17 @@ struct Following<'a> {
     told: BTreeMap<Domain, Option<String>>,
     /// What failed and is tried again.
     again: BTreeSet<Domain>,
+    /// A step of its own, so that signals and the end of the run are heard while a server is silent.
+    worker: Worker<Result<Done, Failure>>,
+    /// Why records can no longer be written, once they cannot.
+    unwritten: Option<Failure>,
 }
 
-impl Following<'_> {
+impl Following {
     fn run(&mut self, process: &Process, pump: &mut Pump, complaints: &mut Complaints) -> Result<Ended, Failure> {
         let (mut feed, stdin) = (Feed::default(), std::io::stdin());
         let end = process.stream_end(self.duration);
-        let mut retry = None;
+        let mut retry: Option<Tick> = None;
         loop {
             let woken = pump.wait(&[stdin.as_fd()], [retry, end].into_iter().flatten().min())?;
             let ready = match woken {
@@ -359,6 +375,7 @@ impl Following<'_> {
             let mut names = BTreeSet::new();
             if retry.is_some_and(|retry| retry <= clock::boot()) {
                 names = std::mem::take(&mut self.again);
+                retry = None;
             }
             if ready.first() == Some(&true) {
                 for (number, line) in feed.take()? {
@@ -369,9 +386,16 @@ impl Following<'_> {
                 }
             }
             for name in names {
-                self.carry_out(&name, process, pump)?;
+                if let Some(ended) = self.carry_out(&name, process, pump, end)? {
+                    return Ok(ended);
+                }
             }
-            retry = if self.again.is_empty() { None } else { Some(clock::boot().after(RETRY)) };
+            // Who does not read has no name left half done.
+            if let Some(failure) = self.unwritten.take() {
+                return Err(failure);
+            }
+            // Other names' lines do not put it off.
+            retry = if self.again.is_empty() { None } else { retry.or_else(|| Some(clock::boot().after(RETRY))) };
             if feed.is_ended() {
                 return Ok(Ended::Input);
             }
@@ -381,42 +405,91 @@ impl Following<'_> {
         }
     }
 
-    /// Tells what has changed, and what goes wrong otherwise than before.
-    fn carry_out(&mut self, name: &Domain, process: &Process, pump: &mut Pump) -> Result<(), Failure> {
-        let deadline = Deadline::after(STEP + self.pusher.planned());
+    /// Tells what has changed, and what goes wrong otherwise than before; why the run ended meanwhile, if it did.
+    fn carry_out(
+        &mut self,
+        name: &Domain,
+        process: &Process,
+        pump: &mut Pump,
+        end: Option<Tick>,
+    ) -> Result<Option<Ended>, Failure> {
         self.again.remove(name);
-        let (done, failure) = match self.answers.wish(name, self.ttl) {
+        let (outcome, ended) = match self.answers.wish(name, self.ttl) {
             // With the next answer it begins anew.
-            Err(failure) => (None, Some(failure)),
-            Ok(wish) => match self.pusher.carry_out(name, &wish, deadline) {
-                Ok(done) => (Some(done), None),
-                Err(failure) => {
+            Err(failure) => (Err(failure), None),
+            Ok(wish) => {
+                let (outcome, ended) = self.step(name, wish, pump, end)?;
+                // Who lost a race does not race again: the next answer is later than what the other did.
+                if !matches!(&outcome, Ok(Done { exit: Exit::Yes | Exit::No, .. })) {
                     self.again.insert(name.clone());
-                    (None, Some(failure))
                 }
-            },
+                (outcome, ended)
+            }
         };
-        let complaint = match (&done, &failure) {
-            (Some(done), _) => done.complaint.clone(),
-            (None, failure) => failure.as_ref().map(|failure| failure.sentence.clone()),
-        };
-        // Who lost a race does not race again: the next answer is later than what the other did.
-        if done.as_ref().is_some_and(|done| !matches!(done.exit, Exit::Yes | Exit::No)) {
-            self.again.insert(name.clone());
+        let written = self.tell(name, outcome, process, pump);
+        self.unwritten = self.unwritten.take().or(written.err());
+        Ok(ended)
+    }
+
+    /// One step, cut short where the run ends: soon, and at once where it does not answer.
+    #[allow(clippy::type_complexity)] // what came of it, and what ended the run
+    fn step(
+        &mut self,
+        name: &Domain,
+        wish: Wish,
+        pump: &mut Pump,
+        end: Option<Tick>,
+    ) -> Result<(Result<Done, Failure>, Option<Ended>), Failure> {
+        let (pusher, of) = (self.pusher.clone(), name.clone());
+        let deadline = Deadline::after(STEP + pusher.planned());
+        self.worker.start(move |_| pusher.carry_out(&of, &wish, deadline))?;
+        let mut ended = None;
+        let mut until = end;
+        loop {
+            let signal = pump.hear(self.worker.as_fd(), until)?;
+            if let Some(outcome) = self.worker.take() {
+                return Ok((outcome, ended));
+            }
+            let is_over = until.is_some_and(|until| clock::boot() >= until);
+            if ended.is_some() && is_over {
+                let why = format!(
+                    "cannot update {name}: the run ended before the server answered; what was sent may be done yet (run \
+                     it again)"
+                );
+                return Ok((Err(Failure::new(Exit::Undecided, Reason::TimedOut, why)), ended));
+            }
+            if ended.is_none() && (signal.is_some() || is_over) {
+                ended = Some(signal.map_or(Ended::Time, Ended::Signal));
+                until = Some(clock::boot().after(GRACE));
+            }
         }
+    }
+
+    fn tell(
+        &mut self,
+        name: &Domain,
+        outcome: Result<Done, Failure>,
+        process: &Process,
+        pump: &mut Pump,
+    ) -> Result<(), Failure> {
+        let complaint = match &outcome {
+            Ok(done) => done.complaint.clone(),
+            Err(failure) => Some(failure.sentence.clone()),
+        };
         let is_news = self.told.get(name) != Some(&complaint);
         if let Some(why) = complaint.as_ref().filter(|_| is_news) {
             process.complain(why);
         }
         self.told.insert(name.clone(), complaint);
-        if let Some(done) = done.filter(|done| is_news || done.changed) {
-            for (head, body) in done.records {
-                pump.stream.record(head, &body)?;
+        if self.unwritten.is_some() {
+            return Ok(());
+        }
+        match outcome {
+            Ok(done) if is_news || done.changed => {
+                done.records.into_iter().try_for_each(|(head, body)| pump.stream.record(head, &body))
             }
+            Err(failure) if is_news => pump.stream.record(failed(name, &failure, &self.pusher), &Nothing {}),
+            _ => Ok(()),
         }
-        if let Some(failure) = failure.filter(|_| is_news) {
-            pump.stream.record(failed(name, &failure, self.pusher), &Nothing {})?;
-        }
-        Ok(())
     }
 }
