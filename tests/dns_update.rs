@@ -273,6 +273,14 @@ fn each_tsig_error_has_its_own_sentence() {
         assert!((skew / 1000.0 - ahead).abs() <= 2.0, "{record}");
         assert!(run.stderr.contains(&format!(" s {side} the server's")), "{run:?}");
     }
+    // Before all signatures.
+    let mut command = scene.client.command(&scene.line(&format!("{APP} 192.0.2.1")));
+    command
+        .env("LD_PRELOAD", scene.client.sh("ls /usr/lib/*/faketime/libfaketime.so.1").trim())
+        .env("FAKETIME", "@1960-01-01 00:00:00")
+        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+    let run = Run::new("faketime", command.output().unwrap()).ended(6);
+    assert!(run.one()["error"]["reason"] == "bad-time" && run.stderr.contains("our clock is before 1970"), "{run:?}");
     // The signature is the last record: a name of 6, ten more, and the algorithm's of 13 before its time.
     let tsig = |answer: &[u8]| answer.windows(6).rposition(|bytes| bytes == b"\x04ddns\x00").unwrap();
     let unsigned = move |_: &[u8], mut answer: Vec<u8>| {
@@ -653,6 +661,36 @@ fn a_stream_carries_out_each_step_and_tries_again() {
     assert_eq!(told.ends(LIMIT), -15);
 }
 
+/// A server that says a great deal and nothing of what was asked did answer.
+#[test]
+fn an_answer_without_end_is_told_as_such() {
+    let scene = Scene::new("app 30 A 192.0.2.81\n");
+    let (told, heard) = std::sync::mpsc::channel();
+    scene.client.inside(move || {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        told.send(listener.local_addr().unwrap()).unwrap();
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            frame(&mut stream);
+            while send(&mut stream, &vec![0; 60_000]).is_some() {}
+        }
+    });
+    let server = heard.recv().unwrap();
+    let run = scene.update(&format!("{APP} 192.0.2.1 --server {server}"), 75);
+    assert!(run.one()["error"]["reason"] == "refused" && run.stderr.contains("it answered, and more"), "{run:?}");
+}
+
+/// The mark is one string; the same letters in two are somebody else's text.
+#[test]
+fn a_text_of_two_strings_is_no_mark() {
+    let scene = Scene::new("app 30 TXT \"failover-utils: \" \"no site up\"\n");
+    scene.one(&format!("{APP} 192.0.2.1"), 0);
+    let foreign = "\"failover-utils: \" \"no site up\"".to_owned();
+    assert_eq!(scene.dig(APP, "TXT"), std::slice::from_ref(&foreign));
+    scene.update(&format!("{APP} --remove"), 0);
+    assert_eq!(scene.dig(APP, "TXT"), [foreign, "\"failover-utils: no site up\"".to_owned()]);
+}
+
 /// What failed is tried again at its time, also while lines for other names come.
 #[test]
 fn other_names_do_not_put_a_retry_off() {
@@ -966,6 +1004,12 @@ fn files_and_pipes_that_fail_are_told() {
     fs::set_permissions(&scene.key, fs::Permissions::from_mode(0o640)).unwrap();
     assert!(scene.client.run(&line).ended(6).stderr.contains("others may read it"));
     fs::set_permissions(&scene.key, fs::Permissions::from_mode(0o600)).unwrap();
+    let link = scene.client.folder.join("zero");
+    std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
+    for path in ["/dev/shm", &link.display().to_string()] {
+        let run = scene.client.run(&line.replace(&scene.key, path)).ended(6);
+        assert!(run.stderr.contains("no regular file") && !run.stderr.contains("chmod"), "{run:?}");
+    }
     // By number, where nobody but the caller can open it.
     let by_number = scene.client.sh(&format!(
         "FAILOVER_STATE_DIR={}/state {} {} 4<{}",

@@ -37,13 +37,8 @@ pub(crate) fn read(path: &Path) -> Result<Option<Vec<u8>>> {
     let name = path.display().to_string();
     let failed = |error: &std::io::Error| Error::io("read", &name, error);
     // Opening a pipe would wait for its writer; one that was handed over by number is wanted.
-    if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) && !path.starts_with("/proc/self/fd") {
-        return Err(Error::File {
-            doing: "read".to_owned(),
-            path: name,
-            why: "it is no regular file".to_owned(),
-            mend: "name another".to_owned(),
-        });
+    if let Ok(meta) = fs::metadata(path) {
+        check_regular(path, &meta, "read")?;
     }
     let mut file = match File::open(path) {
         Ok(file) => file,
@@ -63,6 +58,18 @@ pub(crate) fn read(path: &Path) -> Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
+fn check_regular(path: &Path, meta: &fs::Metadata, doing: &str) -> Result<()> {
+    if meta.is_file() || path.starts_with("/proc/self/fd") {
+        return Ok(());
+    }
+    Err(Error::File {
+        doing: doing.to_owned(),
+        path: path.display().to_string(),
+        why: "it is no regular file".to_owned(),
+        mend: "name another".to_owned(),
+    })
+}
+
 /// Reads a file of secrets: its mode lets nobody else read it, and it belongs to root or to this user.
 ///
 /// # Errors
@@ -75,6 +82,7 @@ pub(crate) fn read_secret(path: &Path, doing: &str, mend: &str) -> Result<String
         mend: mend.to_owned(),
     };
     if let Ok(meta) = fs::metadata(path) {
+        check_regular(path, &meta, doing)?;
         let own = nix::unistd::geteuid().as_raw();
         if meta.mode() & 0o077 != 0 {
             let mend = format!("chmod 600 {}", path.display());

@@ -50,6 +50,9 @@ fn now_s() -> u64 {
     u64::try_from(clock::wall().unix_us / 1_000_000).unwrap_or(0)
 }
 
+/// Five minutes, which two clocks may be apart: who counts less cannot say when its signature begins to hold.
+const FIRST_S: u64 = 300;
+
 fn identifier() -> Result<u16, Failure> {
     Ok(u16::from_be_bytes(raw::random()?))
 }
@@ -83,12 +86,13 @@ impl Primary<'_> {
             found.map_or_else(AddressSet::default, |(answer, _)| addresses(answer))
         };
         let texts = answers.get(2);
-        let has_others = |answer: &&Answer| answer.answers.iter().any(|text| text != MARK);
+        let is_mark = |text: &Vec<Box<[u8]>>| matches!(text.as_slice(), [one] if **one == *MARK.as_bytes());
+        let has_others = |answer: &&Answer| !answer.texts.iter().all(is_mark);
         Ok(Look {
             standing: Standing {
                 a: set(Family::A),
                 aaaa: set(Family::Aaaa),
-                marked: texts.is_some_and(|answer| answer.answers.iter().any(|text| text == MARK)),
+                marked: texts.is_some_and(|answer| answer.texts.iter().any(is_mark)),
                 texts_ttl_s: texts.filter(has_others).and_then(|answer| answer.ttl_s),
             },
             zone: answers.get(3).and_then(|answer| answer.soa.as_ref()).map(|soa| soa.zone.clone()),
@@ -133,6 +137,10 @@ impl Primary<'_> {
 
     /// Asks for what is known of names without asking others, all over one connection.
     pub(super) fn ask(&self, questions: &[(&str, &str)], until: Tick) -> Result<Vec<Answer>, Trouble> {
+        if now_s() < FIRST_S {
+            let why = "our clock is before 1970, and a signature counts from there (set the clock)";
+            return Err(self.failure(Exit::BadInput, Reason::BadTime, why).into());
+        }
         let mut id = identifier()?;
         let mut asked = Vec::new();
         for (name, qtype) in questions {
@@ -206,14 +214,20 @@ impl Primary<'_> {
     }
 
     fn silent(&self, errno: Errno) -> Trouble {
+        let reason = if errno == Errno::EMSGSIZE { Reason::Refused } else { Reason::TimedOut };
         let why = match errno {
+            Errno::EMSGSIZE => {
+                "it answered, and more than was asked for: nothing of it is an answer to us (is it a name \
+                 server?)"
+                    .to_owned()
+            }
             Errno::ETIMEDOUT => "it did not answer in the time given (allow longer with --timeout)".to_owned(),
             Errno::ECONNRESET | Errno::EPIPE => {
                 "it ended the connection without an answer (its log may tell why)".to_owned()
             }
             errno => format!("it did not answer: {}", errno.desc()),
         };
-        let failure = Failure { errno: Some(errno), ..self.failure(Exit::Undecided, Reason::TimedOut, &why) };
+        let failure = Failure { errno: Some(errno), ..self.failure(Exit::Undecided, reason, &why) };
         Trouble { unclear: true, ..failure.into() }
     }
 

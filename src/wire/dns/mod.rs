@@ -36,6 +36,8 @@ pub(crate) struct Answer {
     pub(crate) answers: Vec<String>,
     /// Those of them that are addresses.
     pub(crate) addresses: Vec<IpAddr>,
+    /// The strings of those of them that are texts: "ab" is another text than "a" "b" (RFC 1035 §3.3.14).
+    pub(crate) texts: Vec<Vec<Box<[u8]>>>,
     /// The zone is its own: the AA bit.
     pub(crate) authoritative: bool,
     /// It would ask others: the RA bit.
@@ -184,6 +186,7 @@ impl Question {
             rcode: rcode(metadata.response_code),
             truncated: metadata.truncation,
             addresses: of_type.iter().filter_map(|record| record.data.ip_addr()).collect(),
+            texts: of_type.iter().filter_map(|record| texts(&record.data)).collect(),
             authoritative: metadata.authoritative,
             recursive: metadata.recursion_available,
             ttl_s: of_type.iter().copied().chain(aliases).map(ttl_s).min().filter(|_| !answers.is_empty()),
@@ -316,6 +319,10 @@ pub(crate) fn check_name(text: &str) -> Result<String, String> {
 /// A TTL whose first bit is set counts as 0 (RFC 2181 §8).
 fn ttl_s(record: &Record) -> u32 {
     if record.ttl > i32::MAX.unsigned_abs() { 0 } else { record.ttl }
+}
+
+fn texts(data: &RData) -> Option<Vec<Box<[u8]>>> {
+    if let RData::TXT(text) = data { Some(text.txt_data.to_vec()) } else { None }
 }
 
 fn soa(record: &Record) -> Option<Soa> {
