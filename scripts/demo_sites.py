@@ -187,7 +187,7 @@ def main():
     while left:
         for name in list(left):
             # Just before the next probe.
-            if time.time() - demo.seconds(verdicts(name)[-1]) > INTERVAL_S - 0.06:
+            if time.time() - demo.seconds(verdicts(name)[-1]) > INTERVAL_S - 0.04:
                 fault(name)
                 left.discard(name)
         time.sleep(0.005)
