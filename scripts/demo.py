@@ -336,13 +336,18 @@ def clean():
     shutil.rmtree(FOLDER, ignore_errors=True)
 
 
-if __name__ == "__main__":
-    # TERM ends as an exception does, so that the hosts are removed.
+def run(play, end):
+    """Plays a demo and ends the process with its status; `end` removes the hosts, however it went."""
+    # TERM ends as an exception does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        status = main()
+        status = play()
     finally:
-        clean()
+        end()
     # Threads that serve live in namespaces that are gone: nothing to wait for.
     sys.stdout.flush()
     os._exit(status)
+
+
+if __name__ == "__main__":
+    run(main, clean)

@@ -267,9 +267,4 @@ def end():
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        status = main()
-    finally:
-        end()
-    sys.exit(status)
+    demo.run(main, end)

@@ -29,6 +29,12 @@ struct Net {
     _second: Host,
 }
 
+/// Caches count whole seconds, each its own, and a TTL that runs out on all of them is no event that could be
+/// waited for: one that serves what has expired shows no difference.
+fn a_second_passes() {
+    std::thread::sleep(Duration::from_millis(1_100));
+}
+
 fn net() -> Net {
     let lab = Lab::new();
     let (ns, second) = (lab.host("ns", &["198.18.0.1/24"]), lab.host("ns2", &["198.18.0.2/24"]));
@@ -112,7 +118,7 @@ fn each_setting_of_unbound_is_classed_right_as_an_answer_ages() {
 
     let long = line.replace("app.", "long.");
     net.check(&long, 0);
-    std::thread::sleep(Duration::from_millis(1_100));
+    a_second_passes();
     let seen = told(&net.check(&long, 0));
     for (at, seen) in seen.iter().enumerate() {
         match at {
@@ -125,8 +131,7 @@ fn each_setting_of_unbound_is_classed_right_as_an_answer_ages() {
 
     // Its end has passed, the authority lives: one that serves what has expired does it once.
     eventually("the answer expires", LIMIT, || dig(&net.client, addrs[0], &format!("app.{ZONE}"), "+norec").is_empty());
-    // They count whole seconds, each its own.
-    std::thread::sleep(Duration::from_millis(1_100));
+    a_second_passes();
     let seen = told(&net.check(&line, 0));
     assert_eq!(seen[0].0, "live", "{seen:?}");
     for at in [2, 6] {
@@ -142,7 +147,7 @@ fn each_setting_of_unbound_is_classed_right_as_an_answer_ages() {
     net.primary = net.ns.start_shell("true");
     eventually("the answer expires", LIMIT, || dig(&net.client, addrs[0], &format!("app.{ZONE}"), "+norec").is_empty());
     eventually("the answer expires", LIMIT, || dig(&net.client, addrs[3], &format!("app.{ZONE}"), "+norec").is_empty());
-    std::thread::sleep(Duration::from_millis(1_100));
+    a_second_passes();
     let dead = net.check(&format!("{line} --response-timeout 3s"), 0);
     let seen = told(&dead);
     assert_eq!(class(&dead, NS).1, ["silent"]);
@@ -206,7 +211,7 @@ fn a_cap_and_a_cache_behind_a_forwarder_look_alike() {
     });
     let line = format!("long.{ZONE} --authority {NS} --gap 0s");
     net.check(&format!("{line} --resolver {behind}"), 0);
-    std::thread::sleep(Duration::from_millis(1_100));
+    a_second_passes();
     let told = net.check(&format!("{line} --resolver {capped},198.18.0.20"), 0);
     for addr in [capped, "198.18.0.20"] {
         let words = ["rd0-empty", "ttl-below-authority", "rd0-answer-after"].map(String::from);
