@@ -280,6 +280,8 @@ def main():
         c.silence = c.tcp_silence = 0.0
         c.resets = 0
     killed_at = time.time()
+    # A host that dies says nothing: between its two links it could tell over one that the other is gone.
+    os.killpg(recipes[KILLED].pid, signal.SIGSTOP)
     sh("sw", f"ip link set {KILLED}.eth0 down; ip link set {KILLED}.eth1 down")
     os.killpg(recipes[KILLED].pid, signal.SIGKILL)
     time.sleep(8)
