@@ -14,6 +14,7 @@ mod keys;
 mod life;
 mod memory;
 pub mod quorum;
+pub mod store;
 mod verdicts;
 pub mod vip;
 pub mod vrrp;
@@ -31,6 +32,7 @@ pub const TOOLS: &[&Tool] = &[
     &health::TOOL,
     &heartbeat::TOOL,
     &quorum::TOOL,
+    &store::TOOL,
     &vip::TOOL,
     &vrrp::TOOL,
 ];

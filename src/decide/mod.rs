@@ -18,6 +18,7 @@ pub(crate) mod monitor;
 pub(crate) mod quorum;
 pub(crate) mod route;
 pub(crate) mod score;
+pub(crate) mod store;
 pub(crate) mod tally;
 pub(crate) mod trace;
 pub(crate) mod update;

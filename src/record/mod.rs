@@ -20,6 +20,7 @@ pub(crate) mod quorum;
 #[cfg(test)]
 pub(crate) mod schema;
 pub(crate) mod state;
+pub(crate) mod store;
 pub(crate) mod text;
 pub(crate) mod vip;
 pub(crate) mod vrrp;

@@ -51,6 +51,10 @@ impl Deadline {
         Deadline(boot().after(span))
     }
 
+    pub(crate) fn at(tick: Tick) -> Self {
+        Deadline(tick)
+    }
+
     /// The time that is left; zero once it has passed.
     pub(crate) fn left(self) -> Duration {
         self.0.since(boot())

@@ -9,6 +9,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::TimeSpec;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 /// A set of descriptors to wait on, made anew for each wait.
 #[derive(Default)]
@@ -46,7 +47,9 @@ impl<'fd> Sources<'fd> {
     /// `EINTR` goes on waiting. The kernel's timer runs on `CLOCK_MONOTONIC`; the deadline is
     /// looked at again after each wake, so a suspend makes it late, never early.
     pub(crate) fn wait(&mut self, deadline: Option<Tick>) -> Result<bool> {
-        let left = || deadline.map(|deadline| deadline.since(clock::boot()));
+        // The kernel takes no time without end; it is waited for again after a day.
+        const MOST: Duration = Duration::from_secs(86_400);
+        let left = || deadline.map(|deadline| deadline.since(clock::boot()).min(MOST));
         loop {
             match ppoll(&mut self.fds, left().map(TimeSpec::from_duration), None) {
                 Ok(0) if left().is_some_and(|left| left.is_zero()) => return Ok(false),

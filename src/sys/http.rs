@@ -4,6 +4,7 @@
 //! the way it was told to, and its refusal keeps its errno.
 
 use super::connect::{self, Via};
+use super::worker::Stop;
 use super::{Error, Result, clock};
 use crate::types::target::Target;
 use crate::types::time::Tick;
@@ -15,21 +16,30 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
-use ureq::tls::{PemItem, RootCerts, TlsConfig};
+use ureq::Agent;
+use ureq::tls::{ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig};
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, RustlsConnector, Transport,
 };
-use ureq::{Agent, Timeout};
 
 /// Where systems keep the certificates that they trust.
 const SYSTEM_ROOTS: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
-/// Asks servers, one request a connection.
+/// Asks servers.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     agent: Agent,
+}
+
+/// How a server is trusted, and what it is shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tls<'a> {
+    /// Certificates to trust and no others, in PEM; the system's where it is not named.
+    pub(crate) ca: Option<&'a Path>,
+    /// A certificate of our own and its key, in PEM.
+    pub(crate) identity: Option<(&'a Path, &'a Path)>,
 }
 
 /// What a server answered.
@@ -51,6 +61,14 @@ pub(crate) enum NoResponse {
     Nowhere(Error),
     /// It answered, and not as HTTP and TLS ask it to.
     Wrong(String),
+}
+
+/// Why what was asked has no answer, and whether it was asked at all.
+#[derive(Debug)]
+pub(crate) struct NoAnswer {
+    pub(crate) why: NoResponse,
+    /// Perhaps the server does what it was asked to.
+    pub(crate) asked: bool,
 }
 
 /// A URL of http or https that can be asked for.
@@ -117,17 +135,30 @@ impl Client {
     /// Makes a client that leaves by `via` and goes to `target`, whatever the host of a URL is.
     /// Certificates are read only where TLS needs them: those of `ca`, else the system's.
     pub(crate) fn new(tls: bool, ca: Option<&Path>, target: Target, via: Via) -> Result<Self> {
+        let tls = tls.then_some(Tls { ca, identity: None });
+        Client::with(tls.as_ref(), target, Open { via, keeps: false, stop: None })
+    }
+
+    /// Makes a client that keeps its connection to `target` for the next request, and breaks off what it waits for
+    /// once `stop` says so.
+    pub(crate) fn lasting(tls: Option<&Tls<'_>>, target: Target, stop: Option<Stop>) -> Result<Self> {
+        Client::with(tls, target, Open { via: Via::default(), keeps: true, stop })
+    }
+
+    fn with(tls: Option<&Tls<'_>>, target: Target, open: Open) -> Result<Self> {
         let mut config = Agent::config_builder()
             .proxy(None)
             .max_redirects(0)
             .max_redirects_will_error(false)
             .http_status_as_error(false)
-            .max_idle_connections(0)
+            .max_idle_connections(usize::from(open.keeps))
             .user_agent(concat!("failover-utils/", env!("CARGO_PKG_VERSION")));
-        if tls {
-            config = config.tls_config(TlsConfig::builder().root_certs(roots(ca)?).build());
+        if let Some(tls) = tls {
+            let identity = tls.identity.map(|(certificate, key)| identity(certificate, key)).transpose()?;
+            let tls = TlsConfig::builder().root_certs(roots(tls.ca)?).client_cert(identity);
+            config = config.tls_config(tls.build());
         }
-        let connector = Open { via }.chain(RustlsConnector::default());
+        let connector = open.chain(RustlsConnector::default());
         Ok(Client { agent: Agent::with_parts(config.build(), connector, Lookup { target }) })
     }
 
@@ -146,15 +177,86 @@ impl Client {
     }
 }
 
-fn roots(ca: Option<&Path>) -> Result<RootCerts> {
-    let found = ca.or_else(|| SYSTEM_ROOTS.iter().map(Path::new).find(|path| path.exists()));
-    let path = found.ok_or_else(|| Error::Missing {
-        doing: "verify".to_owned(),
-        object: "servers".to_owned(),
-        what: "the system has no list of trusted certificates".to_owned(),
-        mend: "install the package ca-certificates, or give --ca FILE".to_owned(),
-        reason: super::error::Missing::Feature,
-    })?;
+/// What is asked of a server by POST, always as JSON.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Post<'a> {
+    pub(crate) url: &'a Url,
+    pub(crate) headers: &'a [(&'static str, &'a str)],
+    pub(crate) body: &'a [u8],
+}
+
+impl Client {
+    /// Asks by POST, and gets of the answer the first `most` bytes.
+    ///
+    /// # Errors
+    /// See [`NoAnswer`].
+    pub(crate) fn post(&self, post: Post<'_>, most: u64, deadline: Tick) -> std::result::Result<Response, NoAnswer> {
+        let (status, mut reader) = self.send(post, Timing::Whole(deadline))?;
+        let mut body = Vec::new();
+        let read = Read::by_ref(&mut reader).take(most).read_to_end(&mut body);
+        read.map_err(|error| NoAnswer { why: io_failed(&error), asked: true })?;
+        // A connection can be kept only where the end of the answer was read.
+        let _ = reader.read(&mut [0]);
+        Ok(Response { status, body })
+    }
+
+    /// Asks by POST for an answer that has no end: it must begin by `deadline`.
+    ///
+    /// # Errors
+    /// See [`NoAnswer`]; what fails later is an error of the reader.
+    pub(crate) fn stream(
+        &self,
+        post: Post<'_>,
+        deadline: Tick,
+    ) -> std::result::Result<(u16, impl Read + use<>), NoAnswer> {
+        self.send(post, Timing::Beginning(deadline))
+    }
+
+    fn send(&self, post: Post<'_>, timing: Timing) -> std::result::Result<(u16, impl Read + use<>), NoAnswer> {
+        let left = |deadline: Tick| Some(deadline.since(clock::boot()).max(Duration::from_millis(1)));
+        let mut request = self.agent.post(&post.url.asked).header("content-type", "application/json");
+        for (name, value) in post.headers {
+            request = request.header(*name, *value);
+        }
+        let config = request.config();
+        let request = match timing {
+            Timing::Whole(deadline) => config.timeout_global(left(deadline)).build(),
+            Timing::Beginning(deadline) => {
+                config.timeout_connect(left(deadline)).timeout_recv_response(left(deadline)).build()
+            }
+        };
+        let response = request.send(post.body).map_err(|error| {
+            let why = no_response(&error);
+            let unconnected = matches!(&error, ureq::Error::Other(inner) if inner.is::<Unconnected>());
+            NoAnswer { asked: !unconnected && !matches!(why, NoResponse::Nowhere(_)), why }
+        })?;
+        Ok((response.status().as_u16(), response.into_body().into_reader()))
+    }
+}
+
+/// What must be over by a point in time.
+#[derive(Clone, Copy)]
+enum Timing {
+    Whole(Tick),
+    Beginning(Tick),
+}
+
+/// Reads a certificate of our own, with those that signed it, and its key.
+fn identity(certificate: &Path, key: &Path) -> Result<ClientCert> {
+    let wrong = |path: &Path, why: &str| Error::File {
+        doing: "read".to_owned(),
+        path: path.display().to_string(),
+        why: why.to_owned(),
+        mend: "PEM is wanted".to_owned(),
+    };
+    let chain = certificates(certificate)?;
+    let text = super::state::read_secret(key, "read", "a file with a private key is wanted, in PEM")?;
+    let key = PrivateKey::from_pem(text.as_bytes()).map_err(|_| wrong(key, "there is no private key in it"))?;
+    Ok(ClientCert::new_with_certs(&chain, key))
+}
+
+/// The certificates of a file.
+fn certificates(path: &Path) -> Result<Vec<ureq::tls::Certificate<'static>>> {
     let name = path.display().to_string();
     let bytes = super::state::read(path)?.ok_or_else(|| Error::File {
         doing: "read".to_owned(),
@@ -176,7 +278,19 @@ fn roots(ca: Option<&Path>) -> Result<RootCerts> {
             mend: "PEM is wanted: -----BEGIN CERTIFICATE-----".to_owned(),
         });
     }
-    Ok(RootCerts::Specific(Arc::new(certificates)))
+    Ok(certificates)
+}
+
+fn roots(ca: Option<&Path>) -> Result<RootCerts> {
+    let found = ca.or_else(|| SYSTEM_ROOTS.iter().map(Path::new).find(|path| path.exists()));
+    let path = found.ok_or_else(|| Error::Missing {
+        doing: "verify".to_owned(),
+        object: "servers".to_owned(),
+        what: "the system has no list of trusted certificates".to_owned(),
+        mend: "install the package ca-certificates, or give --ca FILE".to_owned(),
+        reason: super::error::Missing::Feature,
+    })?;
+    Ok(RootCerts::Specific(Arc::new(certificates(path)?)))
 }
 
 fn io_failed(error: &std::io::Error) -> NoResponse {
@@ -200,6 +314,10 @@ fn no_response(error: &ureq::Error) -> NoResponse {
         ureq::Error::Other(inner) if let Some(error) = inner.downcast_ref::<Error>() => {
             NoResponse::Nowhere(error.clone())
         }
+        ureq::Error::Other(inner) if let Some(Unconnected(errno)) = inner.downcast_ref() => match errno {
+            Errno::ETIMEDOUT => NoResponse::Timeout,
+            errno => NoResponse::Connection(*errno),
+        },
         other => wrong(other.to_string()),
     }
 }
@@ -240,10 +358,26 @@ impl Resolver for Lookup {
     }
 }
 
+/// There is no connection, so nothing was asked.
+#[derive(Debug)]
+struct Unconnected(Errno);
+
+impl std::fmt::Display for Unconnected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0.desc())
+    }
+}
+
+impl std::error::Error for Unconnected {}
+
 /// Opens the connection; the next in the chain puts TLS on it where the URL asks for that.
 #[derive(Debug)]
 struct Open {
     via: Via,
+    /// Whether a connection may serve the next request too.
+    keeps: bool,
+    /// Breaks off what is waited for.
+    stop: Option<Stop>,
 }
 
 impl Connector<()> for Open {
@@ -259,14 +393,18 @@ impl Connector<()> for Open {
         let socket = connect::first(&addresses, &self.via, deadline).map_err(|refusals| {
             // What the last one said: all of them failed.
             let errno = refusals.last().map_or(Errno::EHOSTUNREACH, |(_, errno)| *errno);
-            match errno {
-                Errno::ETIMEDOUT => ureq::Error::Timeout(Timeout::Connect),
-                errno => ureq::Error::Io(std::io::Error::from_raw_os_error(errno as i32)),
-            }
+            ureq::Error::Other(Box::new(Unconnected(errno)))
         })?;
         let config = details.config;
         let buffers = LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size());
-        Ok(Some(Connection { socket: socket.0, buffers }))
+        let (socket, _) = socket;
+        if self.keeps {
+            // A request is one segment and waits for its answer: holding it back for more only delays it. And a
+            // server that is gone without a word must not be waited for without end.
+            let _ = socket.set_tcp_nodelay(true);
+            let _ = connect::keep_alive(&socket);
+        }
+        Ok(Some(Connection { socket, buffers, keeps: self.keeps, stop: self.stop.clone() }))
     }
 }
 
@@ -274,6 +412,8 @@ impl Connector<()> for Open {
 struct Connection {
     socket: Socket,
     buffers: LazyBuffers,
+    keeps: bool,
+    stop: Option<Stop>,
 }
 
 impl std::fmt::Debug for Connection {
@@ -304,7 +444,9 @@ impl Connection {
             } else {
                 sources.readable(self.socket.as_fd());
             }
-            if !sources.wait(Some(deadline)).unwrap_or(false) {
+            let stop = self.stop.as_ref().map(|stop| sources.readable(stop.as_fd()));
+            let ready = sources.wait(Some(deadline)).unwrap_or(false);
+            if !ready || stop.is_some_and(|stop| sources.is_ready(stop)) {
                 return Err(ureq::Error::Timeout(timeout.reason));
             }
         }
@@ -336,8 +478,10 @@ impl Transport for Connection {
     }
 
     fn is_open(&mut self) -> bool {
-        // Each request has a connection of its own.
-        false
+        // What can be read between two requests is the end, or no answer to anything.
+        let mut sources = super::event::Sources::default();
+        let slot = sources.readable(std::os::fd::AsFd::as_fd(&self.socket));
+        self.keeps && sources.wait(Some(clock::boot())).is_ok() && !sources.is_ready(slot)
     }
 }
 

@@ -173,9 +173,213 @@ fn end_descendants() {
     }
 }
 
+/// Ends everything that descends from this process but what is `kept` and descends from that: told to end first,
+/// and killed at `deadline`.
+pub(crate) fn end_tree(kept: Option<u32>, deadline: Tick) {
+    let mut signal = Some(Signal::SIGTERM);
+    // What cannot be killed, since a system call of it does not come back, is left behind after a moment.
+    let last = deadline.after(Duration::from_millis(500));
+    loop {
+        let spared: Vec<Pid> = kept.and_then(|pid| i32::try_from(pid).ok()).map(below).unwrap_or_default();
+        let left: Vec<Pid> = descendants().into_iter().filter(|pid| !spared.contains(pid)).collect();
+        let now = super::clock::boot();
+        if left.is_empty() || now >= last {
+            return;
+        }
+        if now >= deadline {
+            signal = Some(Signal::SIGKILL);
+        }
+        for pid in left {
+            if let Some(signal) = signal {
+                let _ = nix::sys::signal::kill(pid, signal);
+            }
+            // Orphans are children of ours; what is kept has its own burial.
+            let _ = waitpid(pid, Some(WaitPidFlag::WNOHANG));
+        }
+        if signal == Some(Signal::SIGTERM) {
+            signal = None;
+        }
+        super::clock::sleep_until(now.after(Duration::from_millis(1)));
+    }
+}
+
+/// This process in two: one that does the work, and one that buries it.
+#[derive(Debug)]
+pub(crate) enum Half {
+    /// The one that was started: it waits for the other and outlives it.
+    Outer(Inner),
+    /// The one that does the work; it is killed with the other.
+    Inner,
+}
+
+/// The half that does the work, as the other sees it.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pid: Pid,
+    end: std::os::fd::OwnedFd,
+}
+
+/// Parts this process in two, before it has any thread.
+///
+/// # Errors
+/// The system has no room for another process.
+pub(crate) fn part() -> Result<Half> {
+    let failed = |errno| Error::call("start", "a process", errno);
+    let outer = nix::unistd::getpid();
+    nix::sys::prctl::set_child_subreaper(true).map_err(failed)?;
+    if let Some(pid) = super::raw::fork().map_err(failed)? {
+        let end = super::raw::pidfd(pid.as_raw().unsigned_abs()).map_err(failed)?;
+        return Ok(Half::Outer(Inner { pid, end }));
+    }
+    nix::sys::prctl::set_child_subreaper(true).map_err(failed)?;
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(failed)?;
+    if nix::unistd::getppid() == outer { Ok(Half::Inner) } else { Err(failed(Errno::ESRCH)) }
+}
+
+impl Inner {
+    /// Readable once it has ended.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.end.as_fd()
+    }
+
+    pub(crate) fn pass_on(&self, signal: Signal) {
+        let _ = nix::sys::signal::kill(self.pid, signal);
+    }
+
+    /// How it ended: its status, or what killed it.
+    pub(crate) fn bury(&self) -> Ended {
+        match waitpid(self.pid, None) {
+            Ok(WaitStatus::Exited(_, status)) => Ended::Status(u8::try_from(status).unwrap_or(u8::MAX)),
+            Ok(WaitStatus::Signaled(_, signal, _)) => Ended::Signal(signal),
+            _ => Ended::Signal(Signal::SIGKILL),
+        }
+    }
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Status(u8),
+    Signal(Signal),
+}
+
+impl From<ExitStatus> for Ended {
+    fn from(status: ExitStatus) -> Self {
+        use std::os::unix::process::ExitStatusExt;
+        match (status.code(), status.signal().and_then(|signal| Signal::try_from(signal).ok())) {
+            (Some(code), _) => Ended::Status(u8::try_from(code).unwrap_or(u8::MAX)),
+            (None, signal) => Ended::Signal(signal.unwrap_or(Signal::SIGKILL)),
+        }
+    }
+}
+
+impl Ended {
+    /// As a shell tells it.
+    pub(crate) fn status(self) -> u8 {
+        match self {
+            Ended::Status(status) => status,
+            Ended::Signal(signal) => 128_u8.saturating_add(u8::try_from(signal as i32).unwrap_or(0)),
+        }
+    }
+}
+
+/// The kernel kills this process at a time that was set, also while it is stopped or hangs.
+pub(crate) struct DeadMan(nix::sys::timer::Timer);
+
+impl std::fmt::Debug for DeadMan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DeadMan")
+    }
+}
+
+impl DeadMan {
+    pub(crate) fn new() -> Result<Self> {
+        use nix::sys::signal::{SigEvent, SigevNotify};
+        let event = SigEvent::new(SigevNotify::SigevSignal { signal: Signal::SIGKILL, si_value: 0 });
+        nix::sys::timer::Timer::new(nix::time::ClockId::CLOCK_BOOTTIME, event)
+            .map(DeadMan)
+            .map_err(|errno| Error::call("set", "a timer", errno))
+    }
+
+    /// Sets the time anew.
+    pub(crate) fn arm(&mut self, at: Tick) -> Result<()> {
+        use nix::sys::timer::{Expiration, TimerSetTimeFlags};
+        let at = Expiration::OneShot(nix::sys::time::TimeSpec::from_duration(at.0));
+        self.0.set(at, TimerSetTimeFlags::TFD_TIMER_ABSTIME).map_err(|errno| Error::call("set", "a timer", errno))
+    }
+}
+
+/// A program that has this process's input and output and ends with it.
+#[derive(Debug)]
+pub(crate) struct Ward {
+    child: Child,
+    end: std::os::fd::OwnedFd,
+}
+
+/// Why a program was not started.
+#[derive(Debug)]
+pub(crate) enum NotStarted {
+    /// There is none of this name.
+    NotFound(String),
+    /// It is there, and cannot be run.
+    NotRunnable(String),
+}
+
+impl Ward {
+    /// Starts a program with `variables` added to its environment. It is killed once the thread that calls this is
+    /// gone.
+    pub(crate) fn start(
+        words: &[std::ffi::OsString],
+        variables: &[(&str, String)],
+    ) -> std::result::Result<Self, NotStarted> {
+        let (name, args) = words.split_first().ok_or_else(|| NotStarted::NotFound("no program is named".to_owned()))?;
+        let shown = name.to_string_lossy();
+        let mut command = Command::new(name);
+        command.args(args).envs(variables.iter().map(|(name, value)| (*name, value.as_str())));
+        super::raw::die_with_parent(&mut command);
+        let child = command.spawn().map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                NotStarted::NotFound(format!("cannot run {shown}: no such program (give its path)"))
+            }
+            _ => NotStarted::NotRunnable(format!("cannot run {shown}: {error}")),
+        })?;
+        let end = super::raw::pidfd(child.id())
+            .map_err(|errno| NotStarted::NotRunnable(format!("cannot watch {shown}: {}", errno.desc())))?;
+        Ok(Ward { child, end })
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Readable once it has ended.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.end.as_fd()
+    }
+
+    pub(crate) fn pass_on(&self, signal: Signal) {
+        if let Ok(pid) = i32::try_from(self.child.id()) {
+            let _ = nix::sys::signal::kill(Pid::from_raw(pid), signal);
+        }
+    }
+
+    /// How it ended, once it has; one that was killed is waited for a moment, and no longer.
+    pub(crate) fn bury(&mut self) -> Ended {
+        if !has_ended(Some(self.end.as_fd())).unwrap_or(true) {
+            return Ended::Signal(Signal::SIGKILL);
+        }
+        self.child.wait().map_or(Ended::Signal(Signal::SIGKILL), Ended::from)
+    }
+}
+
 /// Every process below this one, from /proc/PID/stat (proc(5): the parent is the second field after the
 /// name, which ends with the last bracket).
 fn descendants() -> Vec<Pid> {
+    below(nix::unistd::getpid().as_raw()).into_iter().skip(1).collect()
+}
+
+/// A process and every one below it.
+fn below(root: i32) -> Vec<Pid> {
     let mut parents = Vec::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
@@ -185,7 +389,7 @@ fn descendants() -> Vec<Pid> {
             parents.push((pid, parent));
         }
     }
-    let mut found = vec![nix::unistd::getpid().as_raw()];
+    let mut found = vec![root];
     let mut next = 0;
     while let Some(&parent) = found.get(next) {
         found.extend(
@@ -197,7 +401,7 @@ fn descendants() -> Vec<Pid> {
         );
         next += 1;
     }
-    found.into_iter().skip(1).map(Pid::from_raw).collect()
+    found.into_iter().map(Pid::from_raw).collect()
 }
 
 /// A program that has not ended yet.
@@ -284,6 +488,7 @@ pub(crate) struct Watched {
 pub(crate) fn watch(mut command: Command, keep: usize, deadline: Tick, stop: BorrowedFd<'_>) -> Result<Watched> {
     let name = command.get_program().display().to_string();
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
+    super::raw::unblock_signals(&mut command);
     let no_program = |what: &str, mend: &str| Error::Missing {
         doing: "run".to_owned(),
         object: name.clone(),

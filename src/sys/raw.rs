@@ -101,6 +101,40 @@ pub(crate) fn namespace_cookie(socket: BorrowedFd<'_>) -> Option<u64> {
     (done == 0 && length as usize == size_of::<u64>()).then_some(cookie)
 }
 
+/// Parts this process in two (`fork(2)`); `None` in the new one.
+///
+/// To be called before any thread is started: the new process has this one alone.
+pub(crate) fn fork() -> std::result::Result<Option<nix::unistd::Pid>, Errno> {
+    // SAFETY: no other thread holds a lock that the new process would wait for.
+    match unsafe { nix::unistd::fork() }? {
+        nix::unistd::ForkResult::Parent { child } => Ok(Some(child)),
+        nix::unistd::ForkResult::Child => Ok(None),
+    }
+}
+
+/// Has a program be killed once the thread that starts it is gone, whatever ended that (`PR_SET_PDEATHSIG`), and begin
+/// with no signal blocked.
+pub(crate) fn die_with_parent(command: &mut std::process::Command) {
+    use std::os::unix::process::CommandExt;
+    let parent = nix::unistd::getpid();
+    let before = move || {
+        nix::sys::signal::SigSet::empty().thread_set_mask()?;
+        nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
+        // It may have gone in between.
+        if nix::unistd::getppid() == parent { Ok(()) } else { Err(Errno::ESRCH.into()) }
+    };
+    // SAFETY: three system calls, which allocate nothing and take no lock.
+    unsafe { command.pre_exec(before) };
+}
+
+/// Has a program begin with no signal blocked: what this process waits for otherwise, it could not be ended by.
+pub(crate) fn unblock_signals(command: &mut std::process::Command) {
+    use std::os::unix::process::CommandExt;
+    let before = || Ok(nix::sys::signal::SigSet::empty().thread_set_mask()?);
+    // SAFETY: one system call, which allocates nothing and takes no lock.
+    unsafe { command.pre_exec(before) };
+}
+
 /// A descriptor of a child, readable once it has ended (`pidfd_open(2)`).
 pub(crate) fn pidfd(pid: u32) -> std::result::Result<OwnedFd, Errno> {
     // SAFETY: no pointers.

@@ -204,6 +204,18 @@ impl Lock {
     }
 }
 
+/// A lock on a file of its own, apart from those on subjects.
+#[derive(Debug)]
+pub(crate) struct FileLock(#[allow(dead_code)] Flock<File>);
+
+impl FileLock {
+    /// # Errors
+    /// `Late` if another has it still at the deadline.
+    pub(crate) fn take(path: &Path, deadline: Deadline) -> Result<Self> {
+        lock_file(path, FlockArg::LockExclusiveNonblock, deadline).map(FileLock)
+    }
+}
+
 /// Where the locks are, and how the names of this network namespace's begin.
 fn lock_folder() -> Result<(PathBuf, u64)> {
     let folder = folder().join("lock");

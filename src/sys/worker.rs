@@ -28,6 +28,16 @@ impl<T> std::fmt::Debug for Worker<T> {
 pub(crate) struct Stop(Arc<EventFd>);
 
 impl Stop {
+    /// One of its own, for a job inside a job.
+    pub(crate) fn new() -> Result<Self> {
+        event().map(Stop)
+    }
+
+    /// Says that it is over.
+    pub(crate) fn say(&self) {
+        let _ = self.0.write(1);
+    }
+
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -133,6 +143,18 @@ impl<T: Send + 'static> Crew<T> {
             // Nobody listens any more where the run has ended.
             let _ = sender.send(job(&stop));
             let _ = done.write(1);
+        })
+    }
+
+    /// Starts one that tells of several things before it ends.
+    pub(crate) fn follow(&self, job: impl FnOnce(&Stop, &dyn Fn(T)) + Send + 'static) -> Result<()> {
+        let (sender, done, stop) = (self.sender.clone(), self.done.clone(), self.stop.clone());
+        spawn(move || {
+            job(&stop, &|told| {
+                // Nobody listens any more where the run has ended.
+                let _ = sender.send(told);
+                let _ = done.write(1);
+            });
         })
     }
 

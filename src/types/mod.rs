@@ -16,6 +16,7 @@ pub(crate) mod rrset;
 pub(crate) mod rule;
 pub(crate) mod site;
 pub(crate) mod status;
+pub(crate) mod store;
 pub(crate) mod target;
 pub(crate) mod time;
 pub(crate) mod vrrp;

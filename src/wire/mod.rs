@@ -6,6 +6,7 @@ pub(crate) mod clusterip;
 pub(crate) mod ctnetlink;
 pub(crate) mod dns;
 pub(crate) mod env_conf;
+pub(crate) mod etcd;
 pub(crate) mod ethernet;
 pub(crate) mod fence;
 pub(crate) mod flow;

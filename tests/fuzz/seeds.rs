@@ -233,6 +233,21 @@ pub(crate) fn of(name: &str) -> Vec<Vec<u8>> {
         ]),
         "conntrack" => vec![conntrack_message()],
         "clusterip_file" => texts(&["1,2\n", "", "32\n", "1,3,16"]),
+        "etcd_answer" => texts(&[
+            r#"{"header":{"cluster_id":"13455796455940752355","member_id":"443629905751424238","revision":"2","raft_term":"2"},"succeeded":true,"responses":[{"response_put":{"header":{"revision":"2"}}},{"response_range":{"kvs":[{"key":"YQ==","create_revision":"2","mod_revision":"3","version":"2","value":"MQ==","lease":"9"}],"count":"1"}}]}"#,
+            r#"{"header":{"cluster_id":"1","revision":"1"},"ID":"4390625007795078917","TTL":"2"}"#,
+            r#"{"result":{"header":{"cluster_id":"1"},"ID":"123","TTL":"3"}}"#,
+            r#"{"result":{"header":{"cluster_id":"1","revision":"2"},"events":[{"kv":{"key":"YQ==","mod_revision":"2","value":"MQ=="}},{"type":"DELETE","kv":{"key":"Yg==","mod_revision":"2"}}]}}"#,
+            r#"{"result":{"header":{},"canceled":true,"compact_revision":"5"}}"#,
+            r#"{"header":{"cluster_id":"1"},"members":[{"ID":"1","name":"m1"},{"ID":"2","isLearner":true}]}"#,
+            r#"{"error":"etcdserver: no leader","message":"etcdserver: no leader","code":14}Grpc-Trailer-Content-Type: application/grpc"#,
+            r#"{"header":{},"token":"abc.1"}"#,
+        ]),
+        "store_file" => texts(&[
+            r#"{"kind":"state.store","v":1,"boot_id":"b","revision":4,"last_lease":1,"forgotten":0,"leases":[{"id":1,"ttl_us":3000000,"until_us":8000000}],"entries":[{"key":{"text":"b"},"value":{"base64":"/wA="},"created":2,"revision":2,"lease":1},{"key":{"text":"c"},"value":{"text":""},"created":3,"revision":3,"lease":0}],"history":[{"key":{"text":"a"},"value":{"text":"1"},"created":1,"revision":1,"lease":0},{"key":{"text":"a"},"created":0,"revision":4,"lease":0}]}"#,
+            BEAT,
+            "nodes/{host}/{subject}",
+        ]),
         "words" => texts(&[
             "01:02:03:04:05:06",
             "192.0.2.10/24",

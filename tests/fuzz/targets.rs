@@ -5,7 +5,7 @@
 
 use crate::record::line::Line;
 use crate::record::state::{self, Origin};
-use crate::record::{bucket, fence, gw, hash_owner, health, heartbeat, quorum};
+use crate::record::{bucket, fence, gw, hash_owner, health, heartbeat, quorum, store};
 use crate::types::bucket::Buckets;
 use crate::types::gateway::Marks;
 use crate::types::net::{Endpoint, Mac, Prefix};
@@ -14,8 +14,8 @@ use crate::types::time::{Span, Tick, WallTime};
 use crate::wire::heartbeat::{ClusterHash, Frame, PeerHash};
 use crate::wire::keys::Keys;
 use crate::wire::{
-    arp, clusterip, ctnetlink, dns, env_conf, ethernet, flow, icmp, iptables, ndp, networkd, nft, nft_conf, proc, tcp,
-    vrrp,
+    arp, clusterip, ctnetlink, dns, env_conf, etcd, ethernet, flow, icmp, iptables, ndp, networkd, nft, nft_conf, proc,
+    tcp, vrrp,
 };
 use std::fmt::{Debug, Display};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -24,7 +24,7 @@ use std::str::FromStr;
 pub(crate) type One = fn(&[u8]);
 
 /// Every parser by its name.
-pub(crate) const TARGETS: [(&str, One); 21] = [
+pub(crate) const TARGETS: [(&str, One); 23] = [
     ("heartbeat_frame", heartbeat_frame),
     ("heartbeat_keys", heartbeat_keys),
     ("heartbeat_payload", heartbeat_payload),
@@ -45,6 +45,8 @@ pub(crate) const TARGETS: [(&str, One); 21] = [
     ("gateways", gateways),
     ("foreign_settings", foreign_settings),
     ("conntrack", conntrack),
+    ("etcd_answer", etcd_answer),
+    ("store_file", store_file),
     ("words", words),
 ];
 
@@ -302,6 +304,39 @@ fn state_file(bytes: &[u8]) {
     }
     if let Ok(state::Read::Current(memory)) = state::read::<bucket::Remembered>(bytes, &origin("bucket-plan")) {
         let _ = memory.read();
+    }
+}
+
+/// What etcd's gateway answers, or somebody in its place.
+fn etcd_answer(bytes: &[u8]) {
+    let _ = etcd::read_outcome(bytes);
+    let _ = etcd::read_granted(bytes);
+    let _ = etcd::read_kept(bytes);
+    let _ = etcd::read_revoked(bytes);
+    let _ = etcd::read_members(bytes);
+    let _ = etcd::read_news(bytes);
+    if let Ok(token) = etcd::read_token(bytes) {
+        // It goes into a header.
+        assert!(token.bytes().all(|byte| byte.is_ascii_graphic()));
+    }
+    for status in [200, 400, 404, 503] {
+        let _ = etcd::read_refusal(status, bytes);
+    }
+}
+
+/// A store's file after a crash or by another hand, and records on their way through a store.
+fn store_file(bytes: &[u8]) {
+    if let Ok(map) = store::read_map(bytes, "b") {
+        // What was read is written as it reads.
+        assert_eq!(store::read_map(&store::write_map(&map, "b"), "b").unwrap(), map);
+    }
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let _ = text.parse::<store::Template>();
+    let now = Tick(std::time::Duration::from_secs(1));
+    let Ok(line) = Line::parse(text) else { return };
+    if let Ok(stored) = store::to_store(&line, "b", now) {
+        Line::parse(&stored).unwrap();
+        Line::parse(&store::from_store(&stored, now).unwrap()).unwrap();
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub(crate) mod cluster;
 pub(crate) mod dns;
+pub(crate) mod etcd;
 pub(crate) mod gap;
 pub(crate) mod gateways;
 pub(crate) mod scene;

@@ -1,0 +1,714 @@
+//! `store lock`: a command that runs on one host at a time.
+//!
+//! Two processes. The inner one stands in line, renews, and is the command's parent; a timer of the kernel kills it,
+//! and with it the command, should it not have renewed in time, even while it is stopped. The outer one is the one that was
+//! started: it passes signals on, and buries what is left.
+
+use super::backend::{At, News, Store, Trouble};
+use super::leader::holder_of;
+use super::{line_of, lock_name, look_at_line};
+use crate::cli::args::{self, flags};
+use crate::cli::{Exit, Failure, Process, Reason, Verb};
+use crate::decide::store::{Hold, outdated};
+use crate::record::Head;
+use crate::record::envelope;
+use crate::record::store::{LOCK_COLUMNS, LOCK_SCHEMA, Lock};
+use crate::sys;
+use crate::sys::clock::{self, Deadline};
+use crate::sys::event::{Signals, Sources};
+use crate::sys::process::{self, DeadMan, Ended, Half, Inner, NotStarted, Ward};
+use crate::sys::worker::{Crew, Worker};
+use crate::types::store::{Condition, Entry, Keys, Lease, Step, Transaction};
+use crate::types::time::{Span, Tick, millis};
+use clap::{ArgMatches, Args};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::signal::Signal;
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub(super) const VERB: Verb = Verb {
+    name: "lock",
+    about: "Run a command while this host holds a lock, and end it before another can hold it",
+    examples: "store lock backup --ttl 10s -- /usr/local/sbin/backup\n\
+               store lock nightly --timeout 0s -- make-report || echo another host does it\n\
+               store lock iscsi/leader --ttl 3s --on-lost /usr/local/sbin/release -- place-services",
+    args: flags::<Flags>,
+    schemas: &[LOCK_SCHEMA],
+    columns: LOCK_COLUMNS,
+    run,
+};
+
+#[derive(Args, Debug)]
+struct Flags {
+    /// The lock
+    #[arg(value_name = "NAME", value_parser = lock_name)]
+    name: String,
+
+    /// How long the lock outlives a holder that does not renew it; etcd takes whole seconds and has a least of its own
+    #[arg(long, value_name = "D", default_value = "10s")]
+    ttl: Span,
+
+    /// So long before the lock could be another's the command is told to end, and killed at half of it
+    /// [default: a quarter of the ttl that was granted]
+    #[arg(long, value_name = "D")]
+    margin: Option<Span>,
+
+    /// After TERM, INT or HUP the command has so long to end
+    #[arg(long, value_name = "D", default_value = "10s")]
+    kill_after: Span,
+
+    /// Run this program when the lock is lost; it is told by STORE_LOCK and STORE_TOKEN
+    #[allow(clippy::doc_markdown)] // as the help shows it
+    #[arg(long, value_name = "FILE")]
+    on_lost: Option<PathBuf>,
+
+    /// So long that program may take
+    #[arg(long, value_name = "D", default_value = "30s")]
+    on_lost_limit: Span,
+
+    /// A holder on NODE whose token is below REVISION is proven off: its lock is taken at once
+    #[arg(long, value_name = "NODE@REVISION", value_parser = proven)]
+    proven_off: Vec<(String, u64)>,
+
+    /// Write what becomes of the lock to FILE, a record a line
+    #[arg(long, value_name = "FILE|fd:N")]
+    events: Option<String>,
+
+    #[command(flatten)]
+    at: At,
+
+    /// The command, which has the lock's token in STORE_TOKEN
+    #[allow(clippy::doc_markdown)] // as the help shows it
+    #[arg(value_name = "CMD", last = true, required = true, num_args = 1..)]
+    command: Vec<OsString>,
+}
+
+fn proven(text: &str) -> Result<(String, u64), String> {
+    let wrong = || format!("'{text}' is not NODE@REVISION (n1@1234)");
+    let (node, revision) = text.rsplit_once('@').ok_or_else(wrong)?;
+    crate::types::node::check_name(node)?;
+    Ok((node.to_owned(), revision.parse().map_err(|_| wrong())?))
+}
+
+/// Shorter than this nothing can be renewed three times in.
+const LEAST_TTL: Duration = Duration::from_millis(500);
+/// What one look at the store may take while standing in line.
+const LOOK: Duration = Duration::from_secs(2);
+/// Before the store is asked again when it did not answer.
+const RETRY: Duration = Duration::from_millis(100);
+/// What giving the lock back may take.
+const GIVE_BACK: Duration = Duration::from_secs(2);
+
+fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
+    let flags: Flags = args::read(matches)?;
+    if flags.ttl.0 < LEAST_TTL {
+        return Err(Failure::usage("--ttl must be 500ms or more"));
+    }
+    if let Some(margin) = flags.margin
+        && (margin.0 < Hold::LEAST_MARGIN || margin.0 > flags.ttl.0 / 2)
+    {
+        return Err(Failure::usage("--margin must be 100ms or more, and at most half of --ttl"));
+    }
+    let store = flags.at.open()?;
+    let events = Events::open(flags.events.as_deref(), process)?;
+    // Blocked from here on in both halves, so that none is lost.
+    let mut signals = Signals::catch()?;
+    let link = Link::new()?;
+    match process::part()? {
+        Half::Outer(inner) => outer(&flags, &inner, &link, &mut signals, &events, process),
+        Half::Inner => {
+            // The signals of this half are its own.
+            let mut signals = Signals::catch()?;
+            let mut taker = Taker { flags: &flags, store, process, events, link };
+            let outcome = taker.run(&mut signals);
+            match outcome {
+                Ok(End::Exit(exit)) => Ok(exit),
+                Ok(End::Signal(signal)) => {
+                    signals.die(signal);
+                    Ok(Exit::Yes)
+                }
+                Err(failure) => Err(failure),
+            }
+        }
+    }
+}
+
+/// What the inner half tells the outer one.
+struct Link {
+    /// The token, once the lock is held.
+    held: EventFd,
+    /// The lock is lost, or as good as.
+    lost: EventFd,
+    /// The command has ended, and all of it is gone: there is nothing left to lose.
+    over: EventFd,
+}
+
+impl Link {
+    fn new() -> Result<Self, Failure> {
+        let event = || {
+            EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
+                .map_err(|errno| Failure::from(sys::Error::call("make", "an event", errno)))
+        };
+        Ok(Link { held: event()?, lost: event()?, over: event()? })
+    }
+}
+
+/// The half that was started.
+fn outer(
+    flags: &Flags,
+    inner: &Inner,
+    link: &Link,
+    signals: &mut Signals,
+    events: &Events,
+    process: &Process,
+) -> Result<Exit, Failure> {
+    let (mut on_lost, mut token) = (None::<OnLost>, None::<u64>);
+    loop {
+        let (ended, signal, lost) = {
+            let mut sources = Sources::default();
+            let end = sources.readable(inner.as_fd());
+            let signal = sources.readable(signals.as_fd());
+            let lost = on_lost.is_none().then(|| sources.readable(link.lost.as_fd()));
+            sources.wait(None)?;
+            (sources.is_ready(end), sources.is_ready(signal), lost.is_some_and(|lost| sources.is_ready(lost)))
+        };
+        if let Ok(held) = link.held.read() {
+            token = Some(held);
+        }
+        if lost {
+            on_lost = Some(OnLost::start(flags, token, process));
+        }
+        if signal && let Some(signal) = signals.next() {
+            inner.pass_on(signal);
+        }
+        if ended {
+            break;
+        }
+    }
+    let ended = inner.bury();
+    if let Ok(held) = link.held.read() {
+        token = Some(held);
+    }
+    let is_over = link.over.read().is_ok();
+    // Whatever is left of the command goes at once: the inner half would have taken its time, if it had any.
+    process::end_tree(on_lost.as_ref().and_then(OnLost::id), clock::boot());
+    let exit = match ended {
+        // It was killed while it held the lock: by the kernel's timer, or by somebody.
+        Ended::Signal(Signal::SIGKILL) if token.is_some() && !is_over => {
+            events.tell(&flags.name, &Lock { event: "lost", token, ..Lock::default() });
+            if on_lost.is_none() {
+                process.complain(&format!(
+                    "the lock {} is lost: it was not renewed in time, and the command is killed",
+                    flags.name
+                ));
+                on_lost = Some(OnLost::start(flags, token, process));
+            }
+            Exit::Lost
+        }
+        Ended::Signal(signal) => {
+            if !matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP) {
+                process.complain(&format!("it was killed by {signal}"));
+            }
+            signals.die(signal);
+            Exit::Foreign(Ended::Signal(signal).status())
+        }
+        Ended::Status(status) => Exit::Foreign(status),
+    };
+    if let Some(on_lost) = on_lost {
+        on_lost.finish(flags, process);
+    }
+    Ok(exit)
+}
+
+/// The program that undoes what the command has done.
+struct OnLost {
+    ward: Option<Ward>,
+    until: Tick,
+}
+
+impl OnLost {
+    fn start(flags: &Flags, token: Option<u64>, process: &Process) -> Self {
+        let until = clock::boot().after(flags.on_lost_limit.0);
+        let Some(program) = &flags.on_lost else { return OnLost { ward: None, until } };
+        let token = token.map(|token| token.to_string()).unwrap_or_default();
+        let variables = [("STORE_LOCK", flags.name.clone()), ("STORE_TOKEN", token)];
+        match Ward::start(&[program.clone().into_os_string()], &variables) {
+            Ok(ward) => OnLost { ward: Some(ward), until },
+            Err(NotStarted::NotFound(why) | NotStarted::NotRunnable(why)) => {
+                process.complain(&format!("--on-lost: {why}"));
+                OnLost { ward: None, until }
+            }
+        }
+    }
+
+    fn id(&self) -> Option<u32> {
+        self.ward.as_ref().map(Ward::id)
+    }
+
+    fn finish(self, flags: &Flags, process: &Process) {
+        let Some(mut ward) = self.ward else { return };
+        let program = flags.on_lost.as_ref().map(|program| program.display().to_string()).unwrap_or_default();
+        let ended = {
+            let mut sources = Sources::default();
+            sources.readable(ward.as_fd());
+            sources.wait(Some(self.until)).unwrap_or(false)
+        };
+        if ended {
+            match ward.bury() {
+                Ended::Status(0) => {}
+                other => process.complain(&format!("--on-lost: {program} has failed with status {}", other.status())),
+            }
+        } else {
+            process.complain(&format!("--on-lost: {program} did not end in {}, and is killed", flags.on_lost_limit));
+        }
+        process::end_tree(None, clock::boot());
+    }
+}
+
+/// Where records of the lock go: never to standard output, which is the command's.
+struct Events {
+    file: Option<std::fs::File>,
+    host: String,
+    who: String,
+}
+
+impl Events {
+    fn open(place: Option<&str>, process: &Process) -> Result<Self, Failure> {
+        let file = place
+            .map(|place| {
+                let path = place.strip_prefix("fd:").map_or_else(|| place.to_owned(), |fd| format!("/dev/fd/{fd}"));
+                std::fs::OpenOptions::new()
+                    .append(true)
+                    .create(true)
+                    .open(&path)
+                    .map_err(|error| Failure::from(sys::Error::io("open", place, &error)))
+            })
+            .transpose()?;
+        Ok(Events { file, host: process.node.clone(), who: process.who.clone() })
+    }
+
+    fn tell(&self, name: &str, body: &Lock<'_>) {
+        let Some(mut file) = self.file.as_ref() else { return };
+        let mut line = Vec::new();
+        let written = envelope::write(&mut line, &Head::new("store.lock").about(name), clock::wall(), &self.host, body);
+        // A lock is not given up for want of a log.
+        if let Err(why) = written.and_then(|()| file.write_all(&line).map_err(|error| error.to_string())) {
+            crate::cli::complain(&self.who, &format!("cannot write to --events: {why}"));
+        }
+    }
+}
+
+/// How the inner half ends.
+enum End {
+    Exit(Exit),
+    Signal(Signal),
+}
+
+/// A lock that is held.
+struct Held {
+    lease: Lease,
+    hold: Hold,
+    token: u64,
+}
+
+/// How standing in line ended.
+enum Stood {
+    Held(Held),
+    /// The lease has ended meanwhile: from the beginning.
+    Again,
+    Ended(End),
+}
+
+/// The half that does the work.
+struct Taker<'a> {
+    flags: &'a Flags,
+    store: Box<dyn Store>,
+    process: &'a Process,
+    events: Events,
+    link: Link,
+}
+
+impl Taker<'_> {
+    fn run(&mut self, signals: &mut Signals) -> Result<End, Failure> {
+        let until = self.process.stream_deadline().map(Deadline::tick);
+        let mut silent = false;
+        loop {
+            match self.acquire(signals, until, &mut silent)? {
+                Stood::Again => {}
+                Stood::Ended(end) => return Ok(end),
+                Stood::Held(held) => return self.hold(&held, signals),
+            }
+        }
+    }
+
+    fn failed(&self, trouble: Trouble) -> Failure {
+        trouble.failure("take the lock", &self.flags.name)
+    }
+
+    fn margin(&self, ttl: Duration) -> Duration {
+        self.flags.margin.map_or_else(|| Hold::usual_margin(ttl), |margin| margin.0)
+    }
+
+    /// Waits for a signal, a descriptor or a point in time.
+    fn pause(
+        signals: &mut Signals,
+        other: Option<std::os::fd::BorrowedFd<'_>>,
+        until: Option<Tick>,
+    ) -> Result<Option<Signal>, Failure> {
+        let came = {
+            let mut sources = Sources::default();
+            let signal = sources.readable(signals.as_fd());
+            if let Some(other) = other {
+                sources.readable(other);
+            }
+            sources.wait(until)?;
+            sources.is_ready(signal)
+        };
+        Ok(if came { signals.next() } else { None })
+    }
+
+    /// Stands in line until this is the first.
+    fn acquire(&mut self, signals: &mut Signals, until: Option<Tick>, silent: &mut bool) -> Result<Stood, Failure> {
+        let name = self.flags.name.clone();
+        // `--timeout 0s` is one try, which takes the time that it takes.
+        let is_late = |until: Option<Tick>| until.is_some_and(|until| clock::boot() >= until);
+        let sent = clock::boot();
+        let lease = match self.store.grant(self.flags.ttl.0, sent.after(LOOK)) {
+            Ok(lease) => lease,
+            Err(Trouble::Away { why, unclear }) => {
+                return self.away(Trouble::Away { why, unclear }, signals, until, silent);
+            }
+            Err(trouble) => return Err(self.failed(trouble)),
+        };
+        let mut hold = Hold::new(lease.ttl, self.margin(lease.ttl), sent);
+        let key = format!("{name}/{:x}", lease.id).into_bytes();
+        let get = Step::Get(Keys::One(key.clone()));
+        let put = Step::Put { key: key.clone(), value: self.process.node.clone().into_bytes(), lease: lease.id };
+        // Nobody else has this key, so it may be put twice.
+        let stand =
+            Transaction { when: vec![Condition::Created(key.clone(), 0)], then: vec![put], otherwise: vec![get] };
+        let revision = match self.store.run(&stand, clock::boot().after(LOOK)) {
+            Ok(outcome) => outcome.revision,
+            Err(Trouble::NoSuchLease) => return Ok(Stood::Again),
+            Err(Trouble::Away { why, unclear }) => {
+                let _ = self.store.revoke(lease.id, clock::boot().after(RETRY));
+                return self.away(Trouble::Away { why, unclear }, signals, until, silent);
+            }
+            Err(trouble) => return Err(self.failed(trouble)),
+        };
+        let crew: Crew<News> = Crew::new()?;
+        let mut is_following = false;
+        let mut is_told = false;
+        loop {
+            match look_at_line(self.store.as_mut(), &name, clock::boot().after(LOOK)) {
+                Ok((line, _)) => {
+                    *silent = false;
+                    let Some(place) = line.iter().position(|entry| entry.key == key) else { return Ok(Stood::Again) };
+                    if place == 0 {
+                        // What was granted long ago may be over: it counts from a renewal that went through now.
+                        let sent = clock::boot();
+                        match self.check(&key, lease, sent.after(LOOK)) {
+                            Ok(Some((ttl, token))) => {
+                                hold.renew(ttl, sent);
+                                return Ok(Stood::Held(Held { lease, hold, token }));
+                            }
+                            Ok(None) | Err(Trouble::NoSuchLease) => return Ok(Stood::Again),
+                            Err(Trouble::Away { .. }) => {}
+                            Err(trouble) => return Err(self.failed(trouble)),
+                        }
+                    } else if self.take_over(&line)? {
+                        continue;
+                    } else if is_late(until) {
+                        let _ = self.store.revoke(lease.id, clock::boot().after(GIVE_BACK));
+                        let holder = line.first().map(holder_of).unwrap_or_default();
+                        return Err(Failure::new(
+                            Exit::Undecided,
+                            Reason::LockHeld,
+                            format!("cannot take the lock {name}: {holder} holds it (see: store leader {name})"),
+                        ));
+                    } else if !std::mem::replace(&mut is_told, true) {
+                        let holder = line.first().map(|holder| holder_of(holder).into());
+                        let token = line.first().map(|holder| holder.created);
+                        self.events.tell(&name, &Lock { event: "waiting", token, holder, ..Lock::default() });
+                    }
+                }
+                Err(Trouble::Away { why, .. }) if is_late(until) => {
+                    let _ = self.store.revoke(lease.id, clock::boot().after(RETRY));
+                    return Err(self.failed(Trouble::Away { why, unclear: false }));
+                }
+                Err(Trouble::Away { why, .. }) => self.silence(&why, silent),
+                Err(trouble) => return Err(self.failed(trouble)),
+            }
+            if !std::mem::replace(&mut is_following, true) {
+                let mut follower = self.store.again()?;
+                let keys = line_of(&name);
+                crew.follow(move |stop, tell| follower.follow(&keys, revision, stop, tell))?;
+            }
+            let wake = [Some(hold.next()), until].into_iter().flatten().min();
+            let signal = Taker::pause(signals, Some(crew.as_fd()), wake)?;
+            if let Some(signal) = signal {
+                let _ = self.store.revoke(lease.id, clock::boot().after(GIVE_BACK));
+                return Ok(Stood::Ended(End::Signal(signal)));
+            }
+            for news in crew.take() {
+                if let News::Failed(failure) = news {
+                    return Err(failure);
+                }
+            }
+            let now = clock::boot();
+            if now >= hold.next() {
+                match self.store.keep(lease.id, now.after(lease.ttl / 3)) {
+                    Ok(ttl) => hold.renew(ttl, now),
+                    Err(Trouble::NoSuchLease) => return Ok(Stood::Again),
+                    Err(Trouble::Away { why, .. }) => {
+                        hold.fail(now);
+                        self.silence(&why, silent);
+                    }
+                    Err(trouble) => return Err(self.failed(trouble)),
+                }
+            }
+        }
+    }
+
+    /// Renews the lease, and looks again whether this is the first: its time and its token.
+    fn check(&mut self, key: &[u8], lease: Lease, deadline: Tick) -> Result<Option<(Duration, u64)>, Trouble> {
+        renew(self.store.as_mut(), &self.flags.name, key, lease, deadline)
+    }
+
+    /// Breaks the lock of a holder that is proven off.
+    fn take_over(&mut self, line: &[Entry]) -> Result<bool, Failure> {
+        for (node, revision) in &self.flags.proven_off {
+            let Some(holder) = outdated(line, node, *revision).filter(|holder| holder.lease != 0) else { continue };
+            match self.store.revoke(holder.lease, clock::boot().after(LOOK)) {
+                Ok(()) => return Ok(true),
+                Err(Trouble::Away { .. }) => return Ok(false),
+                Err(trouble) => return Err(self.failed(trouble)),
+            }
+        }
+        Ok(false)
+    }
+
+    fn silence(&self, why: &str, silent: &mut bool) {
+        if !std::mem::replace(silent, true) {
+            self.process.complain(&format!("the store does not answer: {why} (goes on asking)"));
+        }
+    }
+
+    /// The store does not answer: a while later again, unless the time is over.
+    fn away(
+        &self,
+        trouble: Trouble,
+        signals: &mut Signals,
+        until: Option<Tick>,
+        silent: &mut bool,
+    ) -> Result<Stood, Failure> {
+        if until.is_some_and(|until| clock::boot() >= until) {
+            return Err(self.failed(trouble));
+        }
+        if let Trouble::Away { why, .. } = &trouble {
+            self.silence(why, silent);
+        }
+        let next = clock::boot().after(RETRY);
+        let signal = Taker::pause(signals, None, Some(until.map_or(next, |until| until.min(next))))?;
+        Ok(signal.map_or(Stood::Again, |signal| Stood::Ended(End::Signal(signal))))
+    }
+
+    /// Runs the command while the lock is held.
+    fn hold(&mut self, held: &Held, signals: &mut Signals) -> Result<End, Failure> {
+        let Held { lease, mut hold, token } = *held;
+        let name = self.flags.name.clone();
+        let mut dead_man = DeadMan::new()?;
+        dead_man.arm(last_moment(&hold))?;
+        let _ = self.link.held.write(token);
+        let mut told = Lock { event: "acquired", token: Some(token), ..Lock::default() };
+        told.holder = Some(self.process.node.as_str().into());
+        told.ttl_ms = Some(millis(lease.ttl));
+        self.events.tell(&name, &told);
+        let variables = [("STORE_LOCK", name.clone()), ("STORE_TOKEN", token.to_string())];
+        let ward = match Ward::start(&self.flags.command, &variables) {
+            Ok(ward) => ward,
+            Err(not) => {
+                self.give_back(lease, token, None);
+                let (exit, why) = match not {
+                    NotStarted::NotFound(why) => (Exit::Foreign(127), why),
+                    NotStarted::NotRunnable(why) => (Exit::Foreign(126), why),
+                };
+                return Err(Failure::new(exit, Reason::NoSuchProgram, why));
+            }
+        };
+        let key = format!("{name}/{:x}", lease.id).into_bytes();
+        let mut shift = Shift { ward, hold, lease, key, worker: Worker::new()?, spare: None, end: None, warned: false };
+        let over = shift.work(self, &mut dead_man, signals)?;
+        hold = shift.hold;
+        match over {
+            Over::Ended(ended) => {
+                // What it left behind is its work too, and ends before the lock does.
+                process::end_tree(None, hold.kill().min(clock::boot().after(self.flags.kill_after.0)));
+                // Nothing is left that could do harm: from here on the store may take its time.
+                drop(dead_man);
+                let _ = self.link.over.write(1);
+                self.give_back(lease, token, Some(ended.status()));
+                // A status of ours must not be mistaken for the command's.
+                let status = match ended.status() {
+                    75 | 76 => 1,
+                    status => status,
+                };
+                Ok(End::Exit(Exit::Foreign(status)))
+            }
+            Over::Lost(why) => {
+                self.process.complain(&format!("the lock {name} is lost: {why}"));
+                let status = shift.ward.bury().status();
+                process::end_tree(None, clock::boot());
+                drop(dead_man);
+                let _ = self.link.over.write(1);
+                let told = Lock { event: "lost", token: Some(token), child_status: Some(status), ..Lock::default() };
+                self.events.tell(&name, &told);
+                // Nothing of it runs any more, so nobody need wait for it.
+                if clock::boot() < hold.end() {
+                    let _ = self.store.revoke(lease.id, hold.end());
+                }
+                Ok(End::Exit(Exit::Lost))
+            }
+        }
+    }
+
+    fn give_back(&mut self, lease: Lease, token: u64, child_status: Option<u8>) {
+        if let Err(trouble) = self.store.revoke(lease.id, clock::boot().after(GIVE_BACK)) {
+            let failure = trouble.failure("give back the lock", &self.flags.name);
+            self.process.complain(&format!("{}; it ends by itself", failure.sentence));
+        }
+        self.events
+            .tell(&self.flags.name, &Lock { event: "released", token: Some(token), child_status, ..Lock::default() });
+    }
+}
+
+/// Renews, and looks whether `key` is still the first in line: its time and its token; `None` where another is.
+fn renew(
+    store: &mut dyn Store,
+    name: &str,
+    key: &[u8],
+    lease: Lease,
+    deadline: Tick,
+) -> Result<Option<(Duration, u64)>, Trouble> {
+    let ttl = store.keep(lease.id, deadline)?;
+    let (line, _) = look_at_line(store, name, deadline)?;
+    Ok(line.first().filter(|holder| holder.key == key).map(|holder| (ttl, holder.created)))
+}
+
+/// When the kernel kills the inner half: after it should have killed the command itself, and before the end.
+fn last_moment(hold: &Hold) -> Tick {
+    let left = hold.end().since(hold.kill());
+    hold.kill().after(left / 2)
+}
+
+/// How the time with the lock ended.
+enum Over {
+    Ended(Ended),
+    Lost(String),
+}
+
+/// What a renewal that is under way brings back.
+type Renewal = (Box<dyn Store>, Tick, Result<Option<(Duration, u64)>, Trouble>);
+
+/// The time with the lock.
+struct Shift {
+    ward: Ward,
+    hold: Hold,
+    lease: Lease,
+    key: Vec<u8>,
+    worker: Worker<Renewal>,
+    /// The store for the next renewal, while none is under way.
+    spare: Option<Box<dyn Store>>,
+    /// When the command is killed, since a signal told it to end.
+    end: Option<Tick>,
+    /// The command was told to end, since the lock was not renewed.
+    warned: bool,
+}
+
+impl Shift {
+    fn work(&mut self, taker: &mut Taker<'_>, dead_man: &mut DeadMan, signals: &mut Signals) -> Result<Over, Failure> {
+        let mut why = "it could not be renewed".to_owned();
+        loop {
+            let next = if self.worker.is_busy() { self.hold.warn() } else { self.hold.next() };
+            let limit = if self.warned { self.hold.kill() } else { next.min(self.hold.warn()) };
+            let wake = self.end.map_or(limit, |end| end.min(limit));
+            let (ended, signal, renewed) = {
+                let mut sources = Sources::default();
+                let end = sources.readable(self.ward.as_fd());
+                let signal = sources.readable(signals.as_fd());
+                let renewed = sources.readable(self.worker.as_fd());
+                sources.wait(Some(wake))?;
+                (sources.is_ready(end), sources.is_ready(signal), sources.is_ready(renewed))
+            };
+            if renewed && let Some((store, sent, outcome)) = self.worker.take() {
+                self.spare = Some(store);
+                match outcome {
+                    Ok(Some((ttl, _))) => {
+                        self.hold.renew(ttl, sent);
+                        dead_man.arm(last_moment(&self.hold))?;
+                    }
+                    Ok(None) => return Ok(self.lose(taker, "somebody has taken it away".to_owned())),
+                    Err(Trouble::NoSuchLease) => return Ok(self.lose(taker, "the store has ended it".to_owned())),
+                    Err(Trouble::Away { why: said, .. }) => {
+                        why = format!("it could not be renewed: {said}");
+                        self.hold.fail(sent);
+                    }
+                    Err(trouble) => {
+                        why = format!("it could not be renewed: {}", taker.failed(trouble).sentence);
+                        self.hold.fail(sent);
+                    }
+                }
+            }
+            // Once it was told to end since the lock is lost, its end is no success.
+            if ended && self.warned {
+                return Ok(Over::Lost(why));
+            }
+            if ended {
+                return Ok(Over::Ended(self.ward.bury()));
+            }
+            if signal && let Some(signal) = signals.next() {
+                self.ward.pass_on(signal);
+                self.end.get_or_insert(clock::boot().after(taker.flags.kill_after.0));
+            }
+            let now = clock::boot();
+            if self.end.is_some_and(|end| now >= end) {
+                // It does not want to.
+                self.ward.pass_on(Signal::SIGKILL);
+                self.end = None;
+            }
+            if now >= self.hold.kill() {
+                return Ok(self.lose(taker, why));
+            }
+            if now >= self.hold.warn() && !std::mem::replace(&mut self.warned, true) {
+                let _ = taker.link.lost.write(1);
+                self.ward.pass_on(Signal::SIGTERM);
+            }
+            if !self.warned && now >= self.hold.next() && !self.worker.is_busy() {
+                self.renew(taker, now)?;
+            }
+        }
+    }
+
+    /// It is another's by now, or may be: no time for words.
+    fn lose(&self, taker: &Taker<'_>, why: String) -> Over {
+        self.ward.pass_on(Signal::SIGKILL);
+        let _ = taker.link.lost.write(1);
+        Over::Lost(why)
+    }
+
+    fn renew(&mut self, taker: &Taker<'_>, now: Tick) -> Result<(), Failure> {
+        let mut store = match self.spare.take() {
+            Some(store) => store,
+            None => taker.store.again()?,
+        };
+        let (name, key, lease, until) = (taker.flags.name.clone(), self.key.clone(), self.lease, self.hold.warn());
+        self.worker.start(move |_| {
+            let outcome = renew(store.as_mut(), &name, &key, lease, until);
+            (store, now, outcome)
+        })?;
+        Ok(())
+    }
+}
