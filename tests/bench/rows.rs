@@ -2,6 +2,7 @@
 
 use crate::measure::{Pairs, Report, Took, run, run_well};
 use crate::support::dns::{self, ZONE, primary, unbound};
+use crate::support::etcd::Etcd;
 use crate::support::gateways::{Site, TARGETS};
 use crate::support::scene::{Fault, Scene, Whose};
 use crate::support::{Host, Keepalived, Lab, Running, eventually};
@@ -77,6 +78,13 @@ pub(crate) const ROWS: &[Row] = &[
     row("dns-check-kdig", "1,000 names at 5 servers: dns check / kdig for each server, <= 1.0", dns_check_kdig),
     row("dns-check-dnsperf", "the same / dnsperf at each server, told", dns_check_dnsperf),
     row("dns-trace", "16 servers asked every 50 ms: CPU of one core, <= 5 per cent", dns_trace),
+    row("store-get", "one key of a replicated store: store get / etcdctl get, <= 1.0", store_get),
+    row(
+        "store-put",
+        "one key of a replicated store, each time another value: store put / etcdctl put, <= 1.0",
+        store_put,
+    ),
+    row("store-lock", "a lock taken and given back around /bin/true: store lock / etcdctl lock, <= 1.0", store_lock),
     row("gw-split-cost", "50,000 datagrams of one flow through the host: split / routed alone, told", gw_split_cost),
     row("sizes", "bytes of each binary, told", sizes),
     row("instructions", "instructions to start, by callgrind, told", instructions),
@@ -299,6 +307,50 @@ fn dns_trace(name: &str, bench: &Bench, report: &mut Report) {
     let per_cent = took.cpu.as_secs_f64() / took.wall.as_secs_f64() * 100.0;
     let holds = Some(per_cent <= 5.0);
     report.fact(name, "16 servers", &format!("{per_cent:.2} % of a core"), holds, &json!({"cpu_pct": per_cent}));
+}
+
+/// The same asked of three members of etcd by ours and by etcdctl; `{n}` is another number each time.
+fn store(name: &str, bench: &Bench, report: &mut Report, ours: &'static str, peer: &'static str) {
+    let lab = lab();
+    let host = lab.host("n1", &["192.0.2.1/24"]);
+    let etcd = Etcd::start(&lab, "192.0.2");
+    etcd.ctl(&host, "put a 0");
+    let (count, program, url) = (bench.pairs(50), bench.binary("store"), etcd.url());
+    let endpoints = url.replace("etcd:", "");
+    let folder = host.folder.clone();
+    let mut number = 0;
+    let mut next = move |line: &str| {
+        number += 1;
+        line.replace("{n}", &number.to_string())
+    };
+    let pairs = host.inside(move || {
+        let next = std::cell::RefCell::new(&mut next);
+        let line = |line: &str| (next.borrow_mut())(line);
+        let run_ours = || {
+            let mut command = quiet(&program, &line(ours));
+            command.env("FAILOVER_STORE", &url).env("FAILOVER_STATE_DIR", &folder).env("FAILOVER_NODE", "n1");
+            run_well(&mut command)
+        };
+        let run_peer = || {
+            let mut command = quiet("etcdctl", &format!("--endpoints={endpoints} {}", line(peer)));
+            run_well(command.env("ETCDCTL_API", "3"))
+        };
+        Pairs::measure(count, run_ours, run_peer)
+    });
+    report.pairs(name, &pairs.join().unwrap(), Some(1.0), Some(1.0), "");
+    drop((etcd, lab));
+}
+
+fn store_get(name: &str, bench: &Bench, report: &mut Report) {
+    store(name, bench, report, "get a", "get a");
+}
+
+fn store_put(name: &str, bench: &Bench, report: &mut Report) {
+    store(name, bench, report, "put a {n}", "put a {n}");
+}
+
+fn store_lock(name: &str, bench: &Bench, report: &mut Report) {
+    store(name, bench, report, "lock L -- /bin/true", "lock L /bin/true");
 }
 
 // One start.
