@@ -66,6 +66,12 @@ pub(crate) fn read<T: clap::FromArgMatches>(matches: &clap::ArgMatches) -> Resul
     T::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))
 }
 
+/// A share on the command line.
+pub(crate) fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| format!("'{text}' is not a share from 0 to 1"))
+}
+
 fn node_name(text: &str) -> Result<String, String> {
     crate::types::node::check_name(text).map(|()| text.to_owned())
 }

@@ -1,6 +1,7 @@
 //! Files in which an operator describes things of one kind, a gateway or a site each.
 
 use super::line::Line;
+use std::collections::BTreeSet;
 
 /// Reads a JSON array, JSON lines, or lines of words with comments, whichever it is.
 ///
@@ -12,10 +13,10 @@ pub(crate) fn read_file<T>(
     object: impl Fn(&Line<'_>) -> Result<T, String>,
     name: impl Fn(&T) -> String,
 ) -> Result<Vec<T>, (usize, String)> {
-    let mut all: Vec<T> = Vec::new();
+    let (mut all, mut names) = (Vec::new(), BTreeSet::new());
     let mut put = |at: usize, one: Result<T, String>| {
         let one = one.map_err(|why| (at, why))?;
-        if all.iter().any(|other| name(other) == name(&one)) {
+        if !names.insert(name(&one)) {
             return Err((at, format!("{} stands there twice", name(&one))));
         }
         all.push(one);

@@ -1,7 +1,7 @@
 //! Records of `health`.
 
 use super::envelope::{Column, column};
-use super::line::{Line, MAX_LINE};
+use super::line::{Line, ROOM, takes};
 use super::text;
 use crate::decide::monitor::{Fault, Past};
 use crate::decide::score::{self, Service, Tally};
@@ -185,17 +185,6 @@ impl Dns {
         self.answers = answers.into_iter().take_while(|answer| takes(&mut room, answer, 1)).collect();
         self.answers_left_out = Some(total - self.answers.len()).filter(|left_out| *left_out > 0);
     }
-}
-
-/// Bytes of a line for a list of names. Our own readers take up to [`MAX_LINE`]; the rest of it, with
-/// [`Base`] twice, is bounded too.
-const ROOM: usize = MAX_LINE / 2;
-
-/// Takes the room that `text` needs as it is written, with quotes and escapes, and `more` bytes beside
-/// it; says whether there was as much.
-fn takes(room: &mut usize, text: &str, more: usize) -> bool {
-    let length = serde_json::to_string(text).map_or(usize::MAX, |text| text.len().saturating_add(more));
-    room.checked_sub(length).map(|left| *room = left).is_some()
 }
 
 /// A verdict as it came in: any record with a subject and a status.
@@ -565,6 +554,7 @@ mod tests {
     use super::*;
     use crate::decide::monitor::Damping as Settings;
     use crate::decide::score::Word;
+    use crate::record::line::MAX_LINE;
     use crate::record::schema::{check, check_open};
 
     #[test]

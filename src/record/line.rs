@@ -8,6 +8,16 @@ use std::fmt;
 /// The longest line that is taken as a record, in bytes.
 pub(crate) const MAX_LINE: usize = 64 * 1024;
 
+/// Bytes of a line for a list of names: the rest of what our own readers take is for everything else in it.
+pub(super) const ROOM: usize = MAX_LINE / 2;
+
+/// Takes the room that `text` needs as it is written, with quotes and escapes, and `more` bytes beside
+/// it; says whether there was as much.
+pub(super) fn takes(room: &mut usize, text: &str, more: usize) -> bool {
+    let length = serde_json::to_string(text).map_or(usize::MAX, |text| text.len().saturating_add(more));
+    room.checked_sub(length).map(|left| *room = left).is_some()
+}
+
 /// A record as it came: fields in their order, values untouched.
 ///
 /// serde's `flatten` would turn `1e2` into `100.0` and lose integers above 2^64 on the way through

@@ -71,7 +71,7 @@ struct Flags {
     view: Option<String>,
 
     /// A tier serves while so much of its weight is up, from 0 to 1
-    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = args::share)]
     threshold: f64,
 
     /// What is answered when no site serves
@@ -170,11 +170,6 @@ enum CountAs {
     Down,
     /// Up
     Up,
-}
-
-fn share(text: &str) -> Result<f64, String> {
-    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
-    share.ok_or_else(|| format!("'{text}' is not a share from 0 to 1"))
 }
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
