@@ -13,6 +13,7 @@ pub mod heartbeat;
 mod keys;
 mod life;
 mod memory;
+pub mod place;
 pub mod quorum;
 pub mod store;
 mod verdicts;
@@ -31,6 +32,7 @@ pub const TOOLS: &[&Tool] = &[
     &hash_owner::TOOL,
     &health::TOOL,
     &heartbeat::TOOL,
+    &place::TOOL,
     &quorum::TOOL,
     &store::TOOL,
     &vip::TOOL,

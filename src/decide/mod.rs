@@ -15,6 +15,7 @@ pub(crate) mod gw_rules;
 pub(crate) mod hash_owner;
 pub(crate) mod heartbeat;
 pub(crate) mod monitor;
+pub(crate) mod place;
 pub(crate) mod quorum;
 pub(crate) mod route;
 pub(crate) mod score;

@@ -16,6 +16,7 @@ pub(crate) mod hash_owner;
 pub(crate) mod health;
 pub(crate) mod heartbeat;
 pub(crate) mod line;
+pub(crate) mod place;
 pub(crate) mod quorum;
 #[cfg(test)]
 pub(crate) mod schema;

@@ -5,6 +5,7 @@ use super::{Error, Result};
 use crate::types::node::Standby;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -344,6 +345,51 @@ pub(crate) fn standby_of(named: Option<&Path>, subject: &str) -> Result<Option<S
         None => standby_file(subject),
     };
     Ok(standby(Some(&path), None)?.map(|standby| standby.reason))
+}
+
+/// All standby files: one look at their folder, where there are many subjects.
+#[derive(Debug, Default)]
+pub(crate) struct Standbys {
+    node: Option<String>,
+    of: BTreeMap<String, String>,
+}
+
+impl Standbys {
+    /// Reads this node's own file, which `named` replaces, and those of subjects beside it.
+    ///
+    /// # Errors
+    /// A file or the folder cannot be read.
+    pub(crate) fn read(named: Option<&Path>) -> Result<Self> {
+        let own = named.map_or_else(|| folder().join("standby"), Path::to_path_buf);
+        let mut all =
+            Standbys { node: standby(Some(&own), None)?.map(|standby| standby.reason), ..Standbys::default() };
+        let folder = own.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let failed = |error: &std::io::Error| Error::io("read", folder.display().to_string(), error);
+        let entries = match fs::read_dir(folder) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(all),
+            entries => entries.map_err(|error| failed(&error))?,
+        };
+        let prefix = own.file_name().map(|name| format!("{}.", name.to_string_lossy())).unwrap_or_default();
+        for entry in entries {
+            let name = entry.map_err(|error| failed(&error))?.file_name().to_string_lossy().into_owned();
+            if let Some(subject) = name.strip_prefix(&prefix)
+                && let Some(standby) = standby(Some(&folder.join(&name)), None)?
+            {
+                all.of.insert(subject.to_owned(), standby.reason);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Why this node is to be left alone.
+    pub(crate) fn node(&self) -> Option<&str> {
+        self.node.as_deref()
+    }
+
+    /// Why `subject` is.
+    pub(crate) fn of(&self, subject: &str) -> Option<&str> {
+        self.of.get(&file_name(subject)).map(String::as_str)
+    }
 }
 
 #[cfg(test)]

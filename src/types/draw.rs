@@ -22,6 +22,12 @@ impl Draw {
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         u64::try_from((u128::from(self.next()) * u128::from(limit)) >> 64).unwrap_or(0)
     }
+
+    /// A number from 0 to below 1, uniform over the 2^53 that a float has there.
+    #[allow(clippy::cast_precision_loss)] // 53 bits
+    pub(crate) fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / 9_007_199_254_740_992.0
+    }
 }
 
 #[cfg(test)]
@@ -41,5 +47,6 @@ mod tests {
         let mut draw = Draw::new(7);
         assert!((0..1000).all(|_| draw.below(10) < 10));
         assert_eq!(draw.below(0), 0);
+        assert!((0..1000).all(|_| (0.0..1.0).contains(&draw.unit())));
     }
 }

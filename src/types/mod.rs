@@ -14,6 +14,7 @@ pub(crate) mod proof;
 pub(crate) mod route;
 pub(crate) mod rrset;
 pub(crate) mod rule;
+pub(crate) mod service;
 pub(crate) mod site;
 pub(crate) mod status;
 pub(crate) mod store;

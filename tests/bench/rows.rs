@@ -57,6 +57,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("arp-sendmmsg", "4,096 gratuitous ARPs: vip arp / a program of one sendmmsg loop, <= 2", arp_sendmmsg),
     row("add-1000", "1,000 addresses: vip add / ip -batch, <= 0.7", add_1000),
     row("add-10000", "10,000 addresses: vip add / ip -batch, <= 0.8", add_10000),
+    row("place", "place: 100,000 nodes x 1,000 services < 1 s wall; its growth from 1,000 nodes, told", place),
     row("heartbeat-signed", "heartbeat recv: 100,000 signed frames/s on one core, none lost, memory flat", signed),
     row("heartbeat-forged", "heartbeat recv: 100,000 forged frames/s, 10 real peers stay up", forged),
     row(
@@ -452,6 +453,50 @@ fn hash_owner_cat(name: &str, bench: &Bench, report: &mut Report) {
         let what = if more.is_empty() { ", JSON" } else { ", --brief" };
         report.pairs(name, &pairs, None, None, what);
     }
+}
+
+// Placement.
+
+fn place(name: &str, bench: &Bench, report: &mut Report) {
+    const SERVICES: usize = 1000;
+    let path = |what: &str| std::env::temp_dir().join(format!("{}-{what}", prefix()));
+    let (input, services) = (path("nodes"), path("services"));
+    let all: String = (0..SERVICES).map(|n| format!("service-{n} cpu=2 memory=4G bandwidth=100M\n")).collect();
+    fs::write(&services, all).unwrap();
+    for policy in ["least-services", "round-robin", "weighted"] {
+        let line = format!("--node n1 --services {} --require zone=a --policy {policy}", services.display());
+        for count in [1_000, 10_000, 100_000_u64] {
+            let mut text = String::new();
+            for n in 0..count {
+                let part = n * 7919 % 1000;
+                let _ = writeln!(
+                    text,
+                    "{{\"subject\":\"node-{n:06}\",\"status\":\"up\",\
+                     \"total\":{{\"cpu\":64,\"memory_bytes\":274877906944,\"bandwidth_bps\":10000000000}},\
+                     \"used\":{{\"cpu\":{},\"memory_bytes\":{},\"bandwidth_bps\":{}}},\"services\":{},\
+                     \"labels\":{{\"zone\":\"{}\",\"ssd\":\"yes\"}}}}",
+                    part % 40,
+                    part * 200_000_000,
+                    part * 7_000_000,
+                    part % 9,
+                    if n % 3 == 0 { 'b' } else { 'a' }
+                );
+            }
+            fs::write(&input, text).unwrap();
+            let mut walls: Vec<f64> = (0..bench.pairs(10))
+                .map(|_| run_well(&mut reading(quiet(bench.binary("place"), &line), &input)).wall.as_secs_f64())
+                .collect();
+            walls.sort_by(f64::total_cmp);
+            let (median, worst) = (walls[walls.len() / 2], walls[walls.len() - 1]);
+            let what = format!("{policy}, {count} nodes x {SERVICES} services");
+            let value = format!("{median:.3} s, at most {worst:.3} s of {} runs", walls.len());
+            let raw =
+                json!({"policy": policy, "nodes": count, "services": SERVICES, "median_s": median, "worst_s": worst});
+            report.fact(name, &what, &value, (count == 100_000).then_some(median < 1.0), &raw);
+        }
+    }
+    let _ = fs::remove_file(&input);
+    let _ = fs::remove_file(&services);
 }
 
 // Announcements.

@@ -17,6 +17,9 @@ const VERDICT: &str = r#"{"kind":"health.tcp","v":1,"time":"2026-11-30T10:01:05.
 const ANSWER: &str = r#"{"kind":"dns.answer","v":1,"time":"2026-11-30T10:01:05.520034Z","host":"n1","subject":"www.example.org","valid_for_ms":3000.0,"received_ms":30739565.464,"qtype":"A","view":"emea","ttl_s":5,"policy":"round-robin","empty":false,"answers":["192.0.2.1","198.51.100.1"],"members":[]}"#;
 const FENCE: &str = r#"{"kind":"node","subject":"n2","status":"down","weight":3,"fence":{"node":"n2","incarnation":7,"time":"2026-11-30T03:00:59Z","agent":"ipmi"}}"#;
 
+const NODE: &str = r#"{"subject":"n2","status":"up","weight":3,"total":{"cpu":8.5,"memory_bytes":1073741824,"bandwidth_bps":1e9},"used":{"cpu":0.25},"services":2,"labels":{"zone":"a","gen":2,"ssd":true}}"#;
+const PLACE: &str = r#"{"kind":"place","v":1,"time":"2026-11-30T22:53:47.042283Z","host":"n1","subject":"lun0","received_ms":77101028.874,"boot_id":"89643072-781f","node":"n2","policy":"weighted","moved_from":"n3","needs_fence":["n3"],"random_seed":5,"why":"n3 is down","candidates":[],"fence":{"node":"n3","agent":"ipmi"}}"#;
+
 fn tree(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)
 }
@@ -184,7 +187,7 @@ pub(crate) fn of(name: &str) -> Vec<Vec<u8>> {
         ]),
         "ss_peer" => lines(&files("tests/data/flow", ".txt")),
         "record_line" => {
-            let mut seeds = texts(&[SHOW, STATE, BEAT, PLAN, FLOW, FENCE, "n1 1-4\nn2 5-8\n# all\n"]);
+            let mut seeds = texts(&[SHOW, STATE, BEAT, PLAN, FLOW, FENCE, NODE, PLACE, "n1 1-4\nn2 5-8\n# all\n"]);
             seeds.extend(lines(&files("tests/data/vectors/hash", ".jsonl")).into_iter().take(50));
             seeds.extend(texts(&[VERDICT, ANSWER]));
             seeds.push(b"[".repeat(5000));
@@ -207,6 +210,10 @@ pub(crate) fn of(name: &str) -> Vec<Vec<u8>> {
                 r#"{"services":{"a":{"status":"up","until_ms":12.5},"b":{"status":"down","until_ms":null}}}"#,
             ),
             state(
+                "place",
+                r#"{"services":{"lun0":{"node":"n2","at_ms":12.5,"unix_us":1796000000000,"unproven":["n3"]}},"cursor":"n2","up_since_ms":{"n1":7.5}}"#,
+            ),
+            state(
                 "bucket-plan",
                 r#"{"epoch":3,"mine":"1-4","own":"1-4","could":{"n2":"5-8"},"concluded_ms":12.5,"away_ms":null}"#,
             ),
@@ -224,6 +231,12 @@ pub(crate) fn of(name: &str) -> Vec<Vec<u8>> {
             ]));
             seeds
         }
+        "services" => texts(&[
+            "# ours\nweb home=n1 cpu=2 memory=4G bandwidth=1G\nlun0,require=zone!=b,require=services<8\n",
+            r#"[{"service":"db","home":"n2","cpu":0.5,"memory_bytes":1024,"bandwidth_bps":7,"require":["free.cpu>=2"]}]"#,
+            "cpu=2,memory_bytes=4G",
+            "labels.zone<=7",
+        ]),
         "foreign_settings" => texts(&[
             "*mangle\n-A INPUT -m comment --comment \"a \\\" b\" -j MARK --set-xmark 0x40000/0xffffffff\nCOMMIT\n",
             "[Network]\nManageForeignRoutingPolicyRules=no\nManageForeignRoutes = off\n",

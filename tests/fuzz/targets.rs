@@ -5,10 +5,11 @@
 
 use crate::record::line::Line;
 use crate::record::state::{self, Origin};
-use crate::record::{bucket, fence, gw, hash_owner, health, heartbeat, quorum, store};
+use crate::record::{bucket, fence, gw, hash_owner, health, heartbeat, place, quorum, store};
 use crate::types::bucket::Buckets;
 use crate::types::gateway::Marks;
 use crate::types::net::{Endpoint, Mac, Prefix};
+use crate::types::service::{Expr, Fact, Need};
 use crate::types::target::Target;
 use crate::types::time::{Span, Tick, WallTime};
 use crate::wire::heartbeat::{ClusterHash, Frame, PeerHash};
@@ -24,7 +25,7 @@ use std::str::FromStr;
 pub(crate) type One = fn(&[u8]);
 
 /// Every parser by its name.
-pub(crate) const TARGETS: [(&str, One); 23] = [
+pub(crate) const TARGETS: [(&str, One); 24] = [
     ("heartbeat_frame", heartbeat_frame),
     ("heartbeat_keys", heartbeat_keys),
     ("heartbeat_payload", heartbeat_payload),
@@ -43,6 +44,7 @@ pub(crate) const TARGETS: [(&str, One); 23] = [
     ("clusterip_file", clusterip_file),
     ("vrrp_frame", vrrp_frame),
     ("gateways", gateways),
+    ("services", services),
     ("foreign_settings", foreign_settings),
     ("conntrack", conntrack),
     ("etcd_answer", etcd_answer),
@@ -152,6 +154,21 @@ fn gateways(bytes: &[u8]) {
     for gateway in env_conf::read(text).map(|config| config.gateways).unwrap_or_default() {
         assert!((0.0..=1.0).contains(&gateway.weight.0), "{gateway:?}");
     }
+}
+
+/// A file of services, or the words of a flag; an expression prints as it was written.
+fn services(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    for service in place::read_file(text).unwrap_or_default() {
+        assert!(!service.name.is_empty() && service.need.is_none_or(|need| need.0.iter().all(|need| *need <= 1 << 53)));
+        for expr in &service.requires {
+            let fact = Fact::read(text);
+            assert!(!(expr.holds(None) || expr.holds(Some(&fact)) && expr.fault(Some(&fact)).is_empty()));
+        }
+    }
+    let _ = place::read_words(text);
+    let _ = text.parse::<Need>();
+    same::<Expr>(text);
 }
 
 /// What others have set on this host, as gw doctor and gw apply read it.
@@ -272,6 +289,10 @@ fn record_line(bytes: &[u8]) {
     let _ = health::verdict(&line, "n1");
     let _ = crate::record::dns::read_answer(&line);
     let _ = quorum::read(&line, "n1");
+    if let Ok(heard) = place::read(&line, &["zone".to_owned(), "labels.status".to_owned()]) {
+        let told = heard.words.iter().filter_map(|(_, told)| told.as_ref());
+        assert!(told.filter_map(|told| told.total).flatten().flatten().all(|amount| amount <= 1 << 53));
+    }
     let _ = fence::read_asks(&line, "n1");
     if let Ok(proofs @ [_, ..]) = fence::read_proofs(&line).as_deref() {
         // What is said of a proof reads as the same proof.
@@ -303,6 +324,9 @@ fn state_file(bytes: &[u8]) {
         let _ = known.read();
     }
     if let Ok(state::Read::Current(memory)) = state::read::<bucket::Remembered>(bytes, &origin("bucket-plan")) {
+        let _ = memory.read();
+    }
+    if let Ok(state::Read::Current(memory)) = state::read::<place::Remembered>(bytes, &origin("place")) {
         let _ = memory.read();
     }
 }
