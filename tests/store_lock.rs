@@ -50,8 +50,8 @@ impl Scene {
             "stubborn",
             &format!(
                 "trap '' TERM\necho {name} began $STORE_TOKEN >>{journal}\n\
-                 (trap '' TERM HUP; while :; do echo {name} >>{journal}; sleep 0.02; done) &\n\
-                 setsid sh -c \"trap '' TERM HUP; while :; do echo {name} >>{journal}; sleep 0.02; done\" &\n\
+                 (trap '' TERM HUP; while [ -e {journal} ]; do echo {name} >>{journal}; sleep 0.02; done) &\n\
+                 setsid sh -c \"trap '' TERM HUP; while [ -e {journal} ]; do echo {name} >>{journal}; sleep 0.02; done\" &\n\
                  while :; do echo {name} >>{journal}; sleep 0.02; done"
             ),
         )
@@ -278,24 +278,32 @@ fn state(pid: nix::unistd::Pid) -> char {
     stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('X')
 }
 
-/// The lock's own process is killed: its command goes with it, and the lock ends by itself.
+/// Either half of the lock's own is killed: the other buries the command and all that it started.
 #[test]
 fn a_holder_that_is_killed_takes_its_command_along() {
     for is_etcd in [false, true] {
         let scene = Scene::new(is_etcd);
-        let journal = scene.journal();
-        let body = |name: &str| {
-            format!("echo {name} began $STORE_TOKEN >>{journal}\nwhile :; do echo {name} >>{journal}; sleep 0.02; done")
-        };
-        let (one, two) = (script(&scene.n1, "work", &body("n1")), script(&scene.n2, "work", &body("n2")));
-        let mut first = scene.n1.start(&scene.line(&format!("--ttl 2s -- {one}")));
-        eventually("the first", LIMIT, || scene.began("n1"));
-        let _second = scene.n2.start(&scene.line(&format!("--ttl 2s -- {two}")));
+        let (one, two) = (scene.stubborn(&scene.n1), scene.stubborn(&scene.n2));
+        let mut first = scene.n1.start(&scene.line(&format!("--ttl 60s -- {one}")));
+        eventually("the first", LIMIT, || scene.began("n1") && tree_of(&first).len() >= 5);
+        let second = scene.n2.start(&scene.line(&format!("--ttl 2s -- {two}")));
+        eventually("the second in line", LIMIT, || scene.leader()["waiting"] == json!(["n2"]));
+        // The other half ends all of it, and gives the lock back.
         first.signal(Signal::SIGKILL);
         first.ends(LIMIT);
-        eventually("the second", LIMIT, || scene.began("n2"));
+        eventually("the second", Duration::from_secs(20), || scene.began("n2"));
         std::thread::sleep(Duration::from_millis(200));
         scene.check();
+        // And the other way round: the half that works is killed.
+        let mut third = scene.n1.start(&scene.line(&format!("--ttl 2s -- {one}")));
+        eventually("the third in line", LIMIT, || scene.leader()["waiting"] == json!(["n1"]));
+        nix::sys::signal::kill(tree_of(&second)[1], Signal::SIGKILL).unwrap();
+        let turns = || scene.lines().iter().filter(|line| line.starts_with("n1 began")).count();
+        eventually("the third", LIMIT, || turns() == 2);
+        std::thread::sleep(Duration::from_millis(200));
+        scene.check();
+        third.signal(Signal::SIGKILL);
+        third.ends(LIMIT);
     }
 }
 

@@ -208,8 +208,21 @@ pub(crate) fn end_tree(kept: Option<u32>, deadline: Tick) {
 pub(crate) enum Half {
     /// The one that was started: it waits for the other and outlives it.
     Outer(Inner),
-    /// The one that does the work; it is killed with the other.
-    Inner,
+    /// The one that does the work.
+    Inner(Outer),
+}
+
+/// The half that was started, as the other sees it.
+#[derive(Debug)]
+pub(crate) struct Outer {
+    end: std::os::fd::OwnedFd,
+}
+
+impl Outer {
+    /// Readable once it has ended.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.end.as_fd()
+    }
 }
 
 /// The half that does the work, as the other sees it.
@@ -232,8 +245,9 @@ pub(crate) fn part() -> Result<Half> {
         return Ok(Half::Outer(Inner { pid, end }));
     }
     nix::sys::prctl::set_child_subreaper(true).map_err(failed)?;
-    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(failed)?;
-    if nix::unistd::getppid() == outer { Ok(Half::Inner) } else { Err(failed(Errno::ESRCH)) }
+    let end = super::raw::pidfd(outer.as_raw().unsigned_abs()).map_err(failed)?;
+    // It may have gone before it could be watched.
+    if nix::unistd::getppid() == outer { Ok(Half::Inner(Outer { end })) } else { Err(failed(Errno::ESRCH)) }
 }
 
 impl Inner {

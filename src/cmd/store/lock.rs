@@ -16,7 +16,7 @@ use crate::record::store::{LOCK_COLUMNS, LOCK_SCHEMA, Lock};
 use crate::sys;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::event::{Signals, Sources};
-use crate::sys::process::{self, DeadMan, Ended, Half, Inner, NotStarted, Ward};
+use crate::sys::process::{self, DeadMan, Ended, Half, Inner, NotStarted, Outer, Ward};
 use crate::sys::worker::{Crew, Worker};
 use crate::types::store::{Condition, Entry, Keys, Lease, Step, Transaction};
 use crate::types::time::{Span, Tick, millis};
@@ -119,10 +119,10 @@ fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let link = Link::new()?;
     match process::part()? {
         Half::Outer(inner) => outer(&flags, &inner, &link, &mut signals, &events, process),
-        Half::Inner => {
+        Half::Inner(outer) => {
             // The signals of this half are its own.
             let mut signals = Signals::catch()?;
-            let mut taker = Taker { flags: &flags, store, process, events, link };
+            let mut taker = Taker { flags: &flags, store, process, events, link, outer };
             let outcome = taker.run(&mut signals);
             match outcome {
                 Ok(End::Exit(exit)) => Ok(exit),
@@ -329,6 +329,7 @@ struct Taker<'a> {
     process: &'a Process,
     events: Events,
     link: Link,
+    outer: Outer,
 }
 
 impl Taker<'_> {
@@ -352,22 +353,23 @@ impl Taker<'_> {
         self.flags.margin.map_or_else(|| Hold::usual_margin(ttl), |margin| margin.0)
     }
 
-    /// Waits for a signal, a descriptor or a point in time.
+    /// Waits for a signal, a descriptor or a point in time. That the other half was killed is a signal too.
     fn pause(
+        &self,
         signals: &mut Signals,
         other: Option<std::os::fd::BorrowedFd<'_>>,
         until: Option<Tick>,
     ) -> Result<Option<Signal>, Failure> {
-        let came = {
+        let (came, alone) = {
             let mut sources = Sources::default();
-            let signal = sources.readable(signals.as_fd());
+            let (signal, outer) = (sources.readable(signals.as_fd()), sources.readable(self.outer.as_fd()));
             if let Some(other) = other {
                 sources.readable(other);
             }
             sources.wait(until)?;
-            sources.is_ready(signal)
+            (sources.is_ready(signal), sources.is_ready(outer))
         };
-        Ok(if came { signals.next() } else { None })
+        Ok(if alone { Some(Signal::SIGTERM) } else { came.then(|| signals.next()).flatten() })
     }
 
     /// Stands in line until this is the first.
@@ -448,7 +450,7 @@ impl Taker<'_> {
                 crew.follow(move |stop, tell| follower.follow(&keys, revision, stop, tell))?;
             }
             let wake = [Some(hold.next()), until].into_iter().flatten().min();
-            let signal = Taker::pause(signals, Some(crew.as_fd()), wake)?;
+            let signal = self.pause(signals, Some(crew.as_fd()), wake)?;
             if let Some(signal) = signal {
                 let _ = self.store.revoke(lease.id, clock::boot().after(GIVE_BACK));
                 return Ok(Stood::Ended(End::Signal(signal)));
@@ -512,7 +514,7 @@ impl Taker<'_> {
             self.silence(why, silent);
         }
         let next = clock::boot().after(RETRY);
-        let signal = Taker::pause(signals, None, Some(until.map_or(next, |until| until.min(next))))?;
+        let signal = self.pause(signals, None, Some(until.map_or(next, |until| until.min(next))))?;
         Ok(signal.map_or(Stood::Again, |signal| Stood::Ended(End::Signal(signal))))
     }
 
@@ -635,14 +637,20 @@ impl Shift {
             let next = if self.worker.is_busy() { self.hold.warn() } else { self.hold.next() };
             let limit = if self.warned { self.hold.kill() } else { next.min(self.hold.warn()) };
             let wake = self.end.map_or(limit, |end| end.min(limit));
-            let (ended, signal, renewed) = {
+            let (ended, signal, renewed, alone) = {
                 let mut sources = Sources::default();
                 let end = sources.readable(self.ward.as_fd());
                 let signal = sources.readable(signals.as_fd());
                 let renewed = sources.readable(self.worker.as_fd());
+                let outer = sources.readable(taker.outer.as_fd());
                 sources.wait(Some(wake))?;
-                (sources.is_ready(end), sources.is_ready(signal), sources.is_ready(renewed))
+                let ready = |slot| sources.is_ready(slot);
+                (ready(end), ready(signal), ready(renewed), ready(outer))
             };
+            if alone {
+                // Nobody is left to hear how it goes on, nor to bury what is left.
+                return Ok(self.lose(taker, "the process that was started is gone".to_owned()));
+            }
             if renewed && let Some((store, sent, outcome)) = self.worker.take() {
                 self.spare = Some(store);
                 match outcome {
