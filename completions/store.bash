@@ -200,7 +200,7 @@ _store() {
             return 0
             ;;
         store__subcmd__list)
-            opts="-t -h -V --store --user --ca --cert --cert-key --table --schema --node --timeout --help --version"
+            opts="-t -h -V --records --store --user --ca --cert --cert-key --table --schema --node --timeout --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -52,6 +52,7 @@ complete -c store -n "__fish_store_using_subcommand list" -l cert -d 'Show this 
 complete -c store -n "__fish_store_using_subcommand list" -l cert-key -d 'The private key of --cert (PEM), in a file that nobody else may read' -r -F
 complete -c store -n "__fish_store_using_subcommand list" -l node -d 'Call this node NAME in records [default: the variable FAILOVER_NODE, else the host name]' -r
 complete -c store -n "__fish_store_using_subcommand list" -l timeout -d 'End undecided (status 75) after D [default: 5s beyond the planned time; none for streams]' -r
+complete -c store -n "__fish_store_using_subcommand list" -l records -d 'Print the stored records themselves, as they were put, for a filter'
 complete -c store -n "__fish_store_using_subcommand list" -s t -l table -d 'Print a table for a person instead of JSON'
 complete -c store -n "__fish_store_using_subcommand list" -l schema -d 'Print the JSON Schema of what this writes, and do nothing else'
 complete -c store -n "__fish_store_using_subcommand list" -s h -l help -d 'Print help'
