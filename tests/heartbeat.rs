@@ -67,12 +67,13 @@ fn refused(listener: &Running, slug: &str) -> u64 {
 fn a_node_is_up_when_it_beats_and_down_when_it_is_silent() {
     let Pair { lab: _lab, n1, n2 } = pair();
     let listener = recv(&n2, "--bind 192.0.2.2 --bind [2001:db8::2]:6940");
-    let sender = send(&n1, "--to 192.0.2.2 --to 2001:db8::2");
+    // It ends after a beat on both links: killed between the two, it would leave one link silent before the other.
+    let mut sender = send(&n1, "--to 192.0.2.2 --to 2001:db8::2 --count 20");
     let up = listener.wait_for("up", 2 * SECOND, is("up"));
     assert_eq!((&up["subject"], &up["status"]), (&"n1".into(), &"up".into()));
     listener
         .wait_for("both links", 2 * SECOND, |record| record["links"].as_array().is_some_and(|links| links.len() == 2));
-    drop(sender);
+    assert_eq!(sender.ends(10 * SECOND), 0);
     let down = listener.wait_for("down", 2 * SECOND, is("down"));
     assert_eq!(down["status"], "down");
     assert_eq!(count(&listener.so_far(), "link-down"), 0, "a dead node has no link events");
