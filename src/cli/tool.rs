@@ -130,7 +130,7 @@ pub fn main(tool: &Tool) -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map(|at| format!(" at {}:{}", at.file(), at.line())).unwrap_or_default();
-        let name = std::env::args().next().unwrap_or_default();
+        let name = words().next().unwrap_or_default();
         let name = name.rsplit('/').next().unwrap_or_default();
         out::complain(
             name,
@@ -140,6 +140,11 @@ pub fn main(tool: &Tool) -> ExitCode {
     }));
     let exit = run(tool, &args);
     ExitCode::from(exit.code())
+}
+
+/// The command line for messages, whatever bytes are in it.
+fn words() -> impl Iterator<Item = String> {
+    std::env::args_os().map(|word| word.to_string_lossy().into_owned())
 }
 
 fn run(tool: &Tool, args: &[OsString]) -> Exit {
@@ -237,11 +242,11 @@ fn parse_failed(tool: &Tool, error: &clap::Error) -> Exit {
     if !error.use_stderr() {
         return print(tool.name, &error.render().to_string());
     }
-    let verb = std::env::args().nth(1).filter(|word| tool.verb(Some(word)).is_some_and(|verb| !verb.name.is_empty()));
+    let verb = words().nth(1).filter(|word| tool.verb(Some(word)).is_some_and(|verb| !verb.name.is_empty()));
     let who = verb.map_or_else(|| tool.name.to_owned(), |verb| format!("{} {verb}", tool.name));
     out::complain(&who, &format!("{} (see: {who} --help)", one_line(error)));
     // A dialect holds for a wrong command line too, where 2 may be an answer.
-    let words: Vec<String> = std::env::args().collect();
+    let words: Vec<String> = words().collect();
     let asked =
         words.iter().zip(words.iter().skip(1)).find(|(flag, _)| *flag == "--exit").map(|(_, word)| word.as_str());
     let asked = asked.or_else(|| words.iter().find_map(|word| word.strip_prefix("--exit=")));
