@@ -454,7 +454,7 @@ fn a_wrong_configuration_is_refused_with_its_reason() {
             "fencing=none\nstorage=shared\nvolumes='disk=/etc/passwd'",
             "would write to disk beside the one that serves it",
         ),
-        ("fencing=none\nstore=file:/tmp/x", "is this machine's alone"),
+        ("fencing=none\nstore=file:/srv/x", "is this machine's alone"),
         ("fencing=none\nmove=some", "neither split nor whole"),
         ("fencing=none\nhome='disk=n9'", "disk has the home 'n9'"),
         ("fencing=none\nvips='other=192.0.2.1/24'", "vips has no disk=ADDRESS/LEN"),

@@ -497,6 +497,47 @@ fn a_put_whose_answer_is_lost_is_looked_at_and_not_made_twice() {
     scene.host.run(&format!("store put a 2 --store {url}")).ended(0);
 }
 
+/// A deletion and a put that a stopped member keeps back are carried out when it goes on: over nothing that is newer.
+#[test]
+fn what_a_member_keeps_back_changes_nothing_later() {
+    let scene = Scene::etcd();
+    let etcd = scene.etcd.as_ref().unwrap();
+    for line in ["delete k", "put k stale"] {
+        scene.run("put k old", 0);
+        let leader = etcd.leader().unwrap();
+        let idle = (leader + 1) % 3;
+        etcd.signal(idle, Signal::SIGSTOP);
+        let address = |idx: usize| format!("http://{}:2379", etcd.members[idx].address);
+        let url = format!("etcd:{},{}", address(idle), address(leader));
+        let (verb, rest) = line.split_once(' ').unwrap();
+        scene.host.run(&format!("store {verb} --store {url} {rest} --timeout 4s")).ended(0);
+        scene.host.run(&format!("store put k new --store etcd:{}", address(leader))).ended(0);
+        etcd.signal(idle, Signal::SIGCONT);
+        // It is with the others again, and what it had in hand before that is done.
+        let alone = format!("store put alive {line} --store etcd:{}", address(idle))
+            .replace("delete k", "a")
+            .replace("put k stale", "b");
+        eventually("it goes on", LIMIT, || scene.host.run(&format!("{alone} --timeout 2s")).code == 0);
+        assert_eq!(scene.value("k").as_deref(), Some("new"), "{line}");
+    }
+}
+
+#[test]
+fn bytes_that_are_no_text_are_refused_and_no_fault_of_ours() {
+    use std::os::unix::ffi::OsStrExt;
+    let scene = Scene::file();
+    let odd = std::ffi::OsStr::from_bytes(b"\xff");
+    for words in [&["get"][..], &["put", "a"], &["lock", "L", "--"]] {
+        let mut command = scene.host.command("store");
+        let run = command.args(words).arg(odd).env("FAILOVER_STORE", &scene.url).output().unwrap();
+        let said = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert!(!said.contains("fault of our own"), "{words:?} {said}");
+        assert!(matches!(run.status.code(), Some(2 | 127)), "{words:?} {run:?}");
+    }
+    let run = scene.host.command("store get a").env("FAILOVER_STORE", odd).output().unwrap();
+    assert_eq!(run.status.code(), Some(6), "{run:?}");
+}
+
 #[test]
 fn what_answers_and_is_no_etcd_is_not_believed() {
     let lab = Lab::new();

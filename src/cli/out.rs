@@ -113,6 +113,11 @@ impl Out {
         }
     }
 
+    /// Prints nothing at all: standard output is somebody else's.
+    pub(crate) fn discard(&mut self) {
+        self.form = Form::Json;
+    }
+
     /// Whether the reader has left.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone

@@ -179,7 +179,10 @@ pub(crate) struct NoSuchLease;
 ///
 /// As etcd's concurrency package and `etcdctl lock` have it: NAME/LEASE in hexadecimal, and the lowest revision of
 /// creation wins.
+///
+/// A key without a lease is nobody's who could go: it stands there for something else.
 pub(crate) fn line(mut entries: Vec<Entry>) -> Vec<Entry> {
+    entries.retain(|entry| entry.lease != 0);
     entries.sort_by_key(|entry| entry.created);
     entries
 }
@@ -213,6 +216,11 @@ impl Hold {
 
     pub(crate) fn new(ttl: Duration, margin: Duration, sent: Tick) -> Self {
         Hold { ttl, margin, renewed: sent, tried: sent }
+    }
+
+    /// As the store granted it.
+    pub(crate) fn ttl(&self) -> Duration {
+        self.ttl
     }
 
     /// A renewal was sent at `sent`, and `ttl` was granted.

@@ -91,8 +91,15 @@ impl Signals {
 
     /// The next signal that came, if one did.
     pub(crate) fn next(&mut self) -> Option<Signal> {
+        self.next_with_origin().map(|(signal, _)| signal)
+    }
+
+    /// The same, and whether a terminal sent it, which sends it to every process of the job (`SI_KERNEL`).
+    pub(crate) fn next_with_origin(&mut self) -> Option<(Signal, bool)> {
+        const SI_KERNEL: i32 = 0x80;
         let info = self.fd.read_signal().ok().flatten()?;
-        i32::try_from(info.ssi_signo).ok().and_then(|number| Signal::try_from(number).ok())
+        let signal = i32::try_from(info.ssi_signo).ok().and_then(|number| Signal::try_from(number).ok())?;
+        Some((signal, info.ssi_code == SI_KERNEL))
     }
 
     /// Ends this process by `signal` itself, as whoever sent it expects to see.

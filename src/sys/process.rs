@@ -174,8 +174,9 @@ fn end_descendants() {
 }
 
 /// Ends everything that descends from this process but what is `kept` and descends from that: told to end first,
-/// and killed at `deadline`.
-pub(crate) fn end_tree(kept: Option<u32>, deadline: Tick) {
+/// and killed at `deadline`. Gives what cannot be ended: another user's, or one whose system call does not come back.
+#[must_use]
+pub(crate) fn end_tree(kept: Option<u32>, deadline: Tick) -> Vec<u32> {
     let mut signal = Some(Signal::SIGTERM);
     // What cannot be killed, since a system call of it does not come back, is left behind after a moment.
     let last = deadline.after(Duration::from_millis(500));
@@ -184,7 +185,7 @@ pub(crate) fn end_tree(kept: Option<u32>, deadline: Tick) {
         let left: Vec<Pid> = descendants().into_iter().filter(|pid| !spared.contains(pid)).collect();
         let now = super::clock::boot();
         if left.is_empty() || now >= last {
-            return;
+            return left.into_iter().map(|pid| pid.as_raw().unsigned_abs()).collect();
         }
         if now >= deadline {
             signal = Some(Signal::SIGKILL);

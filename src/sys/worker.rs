@@ -4,7 +4,7 @@ use super::{Error, Result};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 /// Runs one job at a time. One that does not come back is left behind, and nothing new is started
 /// until it does: a stuck system call costs one thread, not one a round.
@@ -116,10 +116,10 @@ impl<T: Send + 'static> Worker<T> {
     }
 }
 
-/// Many jobs at once, each in a thread of its own.
+/// Many jobs at once, each in a thread of its own. What they bring back is taken, or they wait: it does not pile up.
 #[derive(Debug)]
 pub(crate) struct Crew<T> {
-    sender: Sender<T>,
+    sender: SyncSender<T>,
     results: Receiver<T>,
     done: Arc<EventFd>,
     stop: Stop,
@@ -127,7 +127,8 @@ pub(crate) struct Crew<T> {
 
 impl<T: Send + 'static> Crew<T> {
     pub(crate) fn new() -> Result<Self> {
-        let (sender, results) = channel();
+        const WAITING: usize = 256;
+        let (sender, results) = sync_channel(WAITING);
         Ok(Crew { sender, results, done: event()?, stop: Stop(event()?) })
     }
 

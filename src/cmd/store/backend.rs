@@ -9,6 +9,7 @@ use crate::sys::{self, state};
 use crate::types::store::{Change, Entry, Keys, Lease, LeaseId, Outcome, Transaction};
 use crate::types::time::Tick;
 use clap::Args;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -54,7 +55,11 @@ impl At {
     /// # Errors
     /// No such kind of store, or a file to be let in with that cannot be read.
     pub(super) fn open(&self) -> Result<Box<dyn Store>, Failure> {
-        let named = self.store.clone().or_else(|| std::env::var("FAILOVER_STORE").ok().filter(|url| !url.is_empty()));
+        let told = std::env::var_os("FAILOVER_STORE").filter(|url| !url.is_empty()).map(OsString::into_string);
+        let told = told
+            .transpose()
+            .map_err(|url| Failure::input(format!("FAILOVER_STORE is not UTF-8: {}", url.to_string_lossy())))?;
+        let named = self.store.clone().or(told);
         let Some(url) = named else { return Ok(Box::new(FileStore::new(state::lasting_folder().join("store")))) };
         if let Some(folder) = url.strip_prefix("file:") {
             let folder = folder.strip_prefix("//").unwrap_or(folder);

@@ -229,8 +229,12 @@ impl Store for Etcd {
         // What has a condition is made once, however often it is asked for: it does not hold afterwards. So a request
         // that a member has kept back, and carries out later, changes nothing any more.
         let again = transaction.is_question() || !transaction.when.is_empty();
-        let (outcome, doubt) = self.get_doubted(etcd::TXN, &body, again, etcd::read_outcome, deadline)?;
-        Ok(Outcome { doubt, ..outcome })
+        match self.get_doubted(etcd::TXN, &body, again, etcd::read_outcome, deadline) {
+            Ok((outcome, doubt)) => Ok(Outcome { doubt, ..outcome }),
+            // A question leaves nothing behind that could be unclear.
+            Err(Trouble::Away { why, .. }) if transaction.is_question() => Err(Trouble::Away { why, unclear: false }),
+            Err(trouble) => Err(trouble),
+        }
     }
 
     fn grant(&mut self, ttl: Duration, deadline: Tick) -> Result<Lease, Trouble> {
@@ -358,6 +362,10 @@ impl Etcd {
                             break;
                         }
                         match answer.what {
+                            // A store that was restored from a copy counts on from there, and what was told is of another course.
+                            etcd::News::Created(revision) if revision + 1 < *next => {
+                                end = Some(self.look_anew(keys, next, tell));
+                            }
                             etcd::News::Created(_) => tell(None),
                             etcd::News::Nothing => {}
                             etcd::News::Ended(why) => end = Some(Said::No { why, unclear: false }),
@@ -369,19 +377,7 @@ impl Etcd {
                                     tell(Some(News::Changes(new)));
                                 }
                             }
-                            etcd::News::Forgotten => {
-                                let look = Transaction::get(keys.clone());
-                                match self.run(&look, clock::boot().after(CHECK * 5)) {
-                                    Ok(found) => {
-                                        *next = found.revision + 1;
-                                        let revision = found.revision;
-                                        tell(Some(News::Overrun(found.first(), revision)));
-                                        // From there on, by a stream of its own.
-                                        end = Some(Said::Answer(Vec::new()));
-                                    }
-                                    Err(trouble) => end = Some(Said::Trouble(trouble)),
-                                }
-                            }
+                            etcd::News::Forgotten => end = Some(self.look_anew(keys, next, tell)),
                         }
                     }
                 }
@@ -401,6 +397,20 @@ impl Etcd {
         };
         ours.say();
         Ok(ended)
+    }
+
+    /// Changes are lost: tells what is there. The stream after that begins from there on.
+    fn look_anew(&mut self, keys: &Keys, next: &mut u64, tell: &mut dyn FnMut(Option<News>)) -> Said {
+        match self.run(&Transaction::get(keys.clone()), clock::boot().after(CHECK * 5)) {
+            Ok(found) => {
+                *next = found.revision + 1;
+                let revision = found.revision;
+                tell(Some(News::Overrun(found.first(), revision)));
+                Said::Answer(Vec::new())
+            }
+            Err(Trouble::Away { why, unclear }) => Said::No { why, unclear },
+            Err(trouble) => Said::Trouble(trouble),
+        }
     }
 
     /// Reads one stream to its end.

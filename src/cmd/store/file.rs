@@ -106,6 +106,7 @@ impl FileStore {
     fn follow_file(&self, keys: &Keys, mut after: u64, stop: &Stop, tell: &dyn Fn(News)) -> Result<(), Failure> {
         // A lock that is held long has another's write behind it.
         const PATIENCE: Duration = Duration::from_secs(5);
+        const AGAIN: Duration = Duration::from_millis(200);
         state::make_folder(&self.folder)?;
         let mut watch = Watch::new(&[self.path()])?;
         loop {
@@ -129,7 +130,9 @@ impl FileStore {
             let mut sources = Sources::default();
             let stopped = sources.readable(stop.as_fd());
             sources.readable(watch.as_fd());
-            sources.wait(map.wake())?;
+            // Of a folder that was taken away nothing is heard: whether there is another has to be asked.
+            let again = watch.is_blind().then(|| clock::boot().after(AGAIN));
+            sources.wait([map.wake(), again].into_iter().flatten().min())?;
             if sources.is_ready(stopped) {
                 return Ok(());
             }

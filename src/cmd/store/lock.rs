@@ -6,7 +6,7 @@
 
 use super::backend::{At, News, Store, Trouble};
 use super::leader::holder_of;
-use super::{line_of, lock_name, look_at_line};
+use super::{line_in, line_of, lock_name, look_at_line};
 use crate::cli::args::{self, flags};
 use crate::cli::{Exit, Failure, Process, Reason, Verb};
 use crate::decide::store::{Hold, outdated};
@@ -18,14 +18,16 @@ use crate::sys::clock::{self, Deadline};
 use crate::sys::event::{Signals, Sources};
 use crate::sys::process::{self, DeadMan, Ended, Half, Inner, NotStarted, Outer, Ward};
 use crate::sys::worker::{Crew, Worker};
-use crate::types::store::{Condition, Entry, Keys, Lease, Step, Transaction};
+use crate::types::store::{Change, Condition, Entry, Keys, LeaseId, Step, Transaction};
 use crate::types::time::{Span, Tick, millis};
 use clap::{ArgMatches, Args};
+use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::signal::Signal;
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -104,6 +106,8 @@ const GIVE_BACK: Duration = Duration::from_secs(2);
 
 fn run(matches: &ArgMatches, process: &mut Process) -> Result<Exit, Failure> {
     let flags: Flags = args::read(matches)?;
+    // Standard output is the command's, also for the titles of a table without rows.
+    process.out.discard();
     if flags.ttl.0 < LEAST_TTL {
         return Err(Failure::usage("--ttl must be 500ms or more"));
     }
@@ -181,7 +185,11 @@ fn outer(
         if lost {
             on_lost = Some(OnLost::start(flags, token, process));
         }
-        if signal && let Some(signal) = signals.next() {
+        // What a terminal sends, it sends to each of us.
+        if signal
+            && let Some((signal, by_terminal)) = signals.next_with_origin()
+            && !by_terminal
+        {
             inner.pass_on(signal);
         }
         if ended {
@@ -194,7 +202,7 @@ fn outer(
     }
     let is_over = link.over.read().is_ok();
     // Whatever is left of the command goes at once: the inner half would have taken its time, if it had any.
-    process::end_tree(on_lost.as_ref().and_then(OnLost::id), clock::boot());
+    let _ = process::end_tree(on_lost.as_ref().and_then(OnLost::id), clock::boot());
     let exit = match ended {
         // It was killed while it held the lock: by the kernel's timer, or by somebody.
         Ended::Signal(Signal::SIGKILL) if token.is_some() && !is_over => {
@@ -264,7 +272,7 @@ impl OnLost {
         } else {
             process.complain(&format!("--on-lost: {program} did not end in {}, and is killed", flags.on_lost_limit));
         }
-        process::end_tree(None, clock::boot());
+        let _ = process::end_tree(None, clock::boot());
     }
 }
 
@@ -280,11 +288,20 @@ impl Events {
         let file = place
             .map(|place| {
                 let path = place.strip_prefix("fd:").map_or_else(|| place.to_owned(), |fd| format!("/dev/fd/{fd}"));
+                // A pipe that is full, or that nobody reads, must not hold up what the lock is about.
                 std::fs::OpenOptions::new()
                     .append(true)
                     .create(true)
+                    .custom_flags(nix::fcntl::OFlag::O_NONBLOCK.bits())
                     .open(&path)
-                    .map_err(|error| Failure::from(sys::Error::io("open", place, &error)))
+                    .map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
+                        Some(Errno::ENXIO) => Failure::new(
+                            Exit::Refused,
+                            Reason::WriteFailed,
+                            format!("cannot open {place}: nobody reads it (start its reader first)"),
+                        ),
+                        _ => sys::Error::io("open", place, &error).into(),
+                    })
             })
             .transpose()?;
         Ok(Events { file, host: process.node.clone(), who: process.who.clone() })
@@ -309,9 +326,67 @@ enum End {
 
 /// A lock that is held.
 struct Held {
-    lease: Lease,
+    spot: Spot,
     hold: Hold,
-    token: u64,
+}
+
+/// Where this stands in line.
+#[derive(Clone)]
+struct Spot {
+    key: Vec<u8>,
+    /// The node, which is what the key holds.
+    node: Vec<u8>,
+    /// By which revision it came: once it is the first, the lock's token.
+    created: u64,
+    /// The one that last changed it.
+    revision: u64,
+    lease: LeaseId,
+}
+
+impl Spot {
+    /// Leaves the line, or gives the lock back; a renewal that is on its way does not bring it back.
+    fn leave(&self, store: &mut dyn Store, deadline: Tick) -> Result<(), Trouble> {
+        let when = vec![Condition::Created(self.key.clone(), self.created)];
+        let then = vec![Step::Delete(Keys::One(self.key.clone()))];
+        store.run(&Transaction { when, then, otherwise: Vec::new() }, deadline).map(drop)
+    }
+
+    /// Puts the key under a new lease: how long that is granted for, and the line; `None` where the key is gone.
+    ///
+    /// Not by keeping the lease alive: a member of etcd that was the leader, and stopped, says yes to that when it goes
+    /// on, and ends the lease by its own count (etcd-io/etcd#15247). A grant and a put need a majority, and what a
+    /// member ends that does not know of them is the old lease, under which there is nothing any more.
+    fn renew(
+        &mut self,
+        store: &mut dyn Store,
+        name: &str,
+        ttl: Duration,
+        deadline: Tick,
+    ) -> Result<Option<(Duration, Vec<Entry>)>, Trouble> {
+        const TRIES: usize = 3;
+        let lease = store.grant(ttl, deadline)?;
+        for _ in 0..TRIES {
+            let put = Step::Put { key: self.key.clone(), value: self.node.clone(), lease: lease.id };
+            let look = Step::Get(line_of(name));
+            let asked = Transaction {
+                when: vec![Condition::Revision(self.key.clone(), self.revision)],
+                then: vec![put, look.clone()],
+                otherwise: vec![look],
+            };
+            let found = store.run(&asked, deadline)?.found.into_iter().next_back().unwrap_or_default();
+            let line = line_in(name, found);
+            let Some(own) = line.iter().find(|entry| entry.key == self.key && entry.created == self.created) else {
+                return Ok(None);
+            };
+            self.revision = own.revision;
+            if own.lease == lease.id {
+                self.lease = lease.id;
+                return Ok(Some((lease.ttl, line)));
+            }
+            // An earlier try, of which nothing was heard, has gone through meanwhile.
+        }
+        Err(Trouble::Away { why: "the lock's key changes all the time".to_owned(), unclear: false })
+    }
 }
 
 /// How standing in line ended.
@@ -340,7 +415,7 @@ impl Taker<'_> {
             match self.acquire(signals, until, &mut silent)? {
                 Stood::Again => {}
                 Stood::Ended(end) => return Ok(end),
-                Stood::Held(held) => return self.hold(&held, signals),
+                Stood::Held(held) => return self.hold(held, signals),
             }
         }
     }
@@ -387,13 +462,17 @@ impl Taker<'_> {
         };
         let mut hold = Hold::new(lease.ttl, self.margin(lease.ttl), sent);
         let key = format!("{name}/{:x}", lease.id).into_bytes();
+        let node = self.process.node.clone().into_bytes();
         let get = Step::Get(Keys::One(key.clone()));
-        let put = Step::Put { key: key.clone(), value: self.process.node.clone().into_bytes(), lease: lease.id };
+        let put = Step::Put { key: key.clone(), value: node.clone(), lease: lease.id };
         // Nobody else has this key, so it may be put twice.
-        let stand =
-            Transaction { when: vec![Condition::Created(key.clone(), 0)], then: vec![put], otherwise: vec![get] };
-        let revision = match self.store.run(&stand, clock::boot().after(LOOK)) {
-            Ok(outcome) => outcome.revision,
+        let stand = Transaction {
+            when: vec![Condition::Created(key.clone(), 0)],
+            then: vec![put, get.clone()],
+            otherwise: vec![get],
+        };
+        let outcome = match self.store.run(&stand, clock::boot().after(LOOK)) {
+            Ok(outcome) => outcome,
             Err(Trouble::NoSuchLease) => return Ok(Stood::Again),
             Err(Trouble::Away { why, unclear }) => {
                 let _ = self.store.revoke(lease.id, clock::boot().after(RETRY));
@@ -401,30 +480,47 @@ impl Taker<'_> {
             }
             Err(trouble) => return Err(self.failed(trouble)),
         };
+        let revision = outcome.revision;
+        let Some(own) = outcome.found.into_iter().next_back().unwrap_or_default().pop() else {
+            return Ok(Stood::Again);
+        };
+        let mut spot = Spot { key, node, created: own.created, revision: own.revision, lease: lease.id };
         let crew: Crew<News> = Crew::new()?;
-        let mut is_following = false;
-        let mut is_told = false;
+        let (mut is_following, mut is_told, mut is_news) = (false, false, true);
         loop {
-            match look_at_line(self.store.as_mut(), &name, clock::boot().after(LOOK)) {
-                Ok((line, _)) => {
+            let look = if std::mem::take(&mut is_news) || is_late(until) {
+                look_at_line(self.store.as_mut(), &name, clock::boot().after(LOOK)).map(Some)
+            } else {
+                Ok(None)
+            };
+            match look {
+                // Others renew, which changes nothing in the line.
+                Ok(None) => {}
+                Ok(Some((line, _))) => {
                     *silent = false;
-                    let Some(place) = line.iter().position(|entry| entry.key == key) else { return Ok(Stood::Again) };
+                    let Some(place) = line.iter().position(|entry| entry.key == spot.key) else {
+                        return Ok(Stood::Again);
+                    };
                     if place == 0 {
                         // What was granted long ago may be over: it counts from a renewal that went through now.
                         let sent = clock::boot();
-                        match self.check(&key, lease, sent.after(LOOK)) {
-                            Ok(Some((ttl, token))) => {
+                        match spot.renew(self.store.as_mut(), &name, self.flags.ttl.0, sent.after(LOOK)) {
+                            Ok(Some((ttl, line))) if line.first().is_some_and(|first| first.key == spot.key) => {
                                 hold.renew(ttl, sent);
-                                return Ok(Stood::Held(Held { lease, hold, token }));
+                                return Ok(Stood::Held(Held { spot, hold }));
                             }
-                            Ok(None) | Err(Trouble::NoSuchLease) => return Ok(Stood::Again),
-                            Err(Trouble::Away { .. }) => {}
+                            Ok(_) | Err(Trouble::NoSuchLease) => return Ok(Stood::Again),
+                            Err(Trouble::Away { why, .. }) => {
+                                self.silence(&why, silent);
+                                is_news = true;
+                            }
                             Err(trouble) => return Err(self.failed(trouble)),
                         }
                     } else if self.take_over(&line)? {
+                        is_news = true;
                         continue;
                     } else if is_late(until) {
-                        let _ = self.store.revoke(lease.id, clock::boot().after(GIVE_BACK));
+                        let _ = spot.leave(self.store.as_mut(), clock::boot().after(GIVE_BACK));
                         let holder = line.first().map(holder_of).unwrap_or_default();
                         return Err(Failure::new(
                             Exit::Undecided,
@@ -438,10 +534,13 @@ impl Taker<'_> {
                     }
                 }
                 Err(Trouble::Away { why, .. }) if is_late(until) => {
-                    let _ = self.store.revoke(lease.id, clock::boot().after(RETRY));
+                    let _ = spot.leave(self.store.as_mut(), clock::boot().after(RETRY));
                     return Err(self.failed(Trouble::Away { why, unclear: false }));
                 }
-                Err(Trouble::Away { why, .. }) => self.silence(&why, silent),
+                Err(Trouble::Away { why, .. }) => {
+                    self.silence(&why, silent);
+                    is_news = true;
+                }
                 Err(trouble) => return Err(self.failed(trouble)),
             }
             if !std::mem::replace(&mut is_following, true) {
@@ -449,20 +548,27 @@ impl Taker<'_> {
                 let keys = line_of(&name);
                 crew.follow(move |stop, tell| follower.follow(&keys, revision, stop, tell))?;
             }
-            let wake = [Some(hold.next()), until].into_iter().flatten().min();
+            let retry = is_news.then(|| clock::boot().after(RETRY));
+            let wake = [Some(hold.next()), until, retry].into_iter().flatten().min();
             let signal = self.pause(signals, Some(crew.as_fd()), wake)?;
             if let Some(signal) = signal {
-                let _ = self.store.revoke(lease.id, clock::boot().after(GIVE_BACK));
+                let _ = spot.leave(self.store.as_mut(), clock::boot().after(GIVE_BACK));
                 return Ok(Stood::Ended(End::Signal(signal)));
             }
             for news in crew.take() {
-                if let News::Failed(failure) = news {
-                    return Err(failure);
+                match news {
+                    News::Failed(failure) => return Err(failure),
+                    News::Changes(changes) => {
+                        is_news |= changes.iter().any(|change| matches!(change, Change::Deleted { .. }));
+                    }
+                    News::Overrun(..) | News::Back => is_news = true,
+                    News::Silent(_) => {}
                 }
             }
             let now = clock::boot();
             if now >= hold.next() {
-                match self.store.keep(lease.id, now.after(lease.ttl / 3)) {
+                // Who only waits loses no more than its spot where this is not kept.
+                match self.store.keep(spot.lease, now.after(lease.ttl / 3)) {
                     Ok(ttl) => hold.renew(ttl, now),
                     Err(Trouble::NoSuchLease) => return Ok(Stood::Again),
                     Err(Trouble::Away { why, .. }) => {
@@ -475,15 +581,10 @@ impl Taker<'_> {
         }
     }
 
-    /// Renews the lease, and looks again whether this is the first: its time and its token.
-    fn check(&mut self, key: &[u8], lease: Lease, deadline: Tick) -> Result<Option<(Duration, u64)>, Trouble> {
-        renew(self.store.as_mut(), &self.flags.name, key, lease, deadline)
-    }
-
     /// Breaks the lock of a holder that is proven off.
     fn take_over(&mut self, line: &[Entry]) -> Result<bool, Failure> {
         for (node, revision) in &self.flags.proven_off {
-            let Some(holder) = outdated(line, node, *revision).filter(|holder| holder.lease != 0) else { continue };
+            let Some(holder) = outdated(line, node, *revision) else { continue };
             match self.store.revoke(holder.lease, clock::boot().after(LOOK)) {
                 Ok(()) => return Ok(true),
                 Err(Trouble::Away { .. }) => return Ok(false),
@@ -519,21 +620,21 @@ impl Taker<'_> {
     }
 
     /// Runs the command while the lock is held.
-    fn hold(&mut self, held: &Held, signals: &mut Signals) -> Result<End, Failure> {
-        let Held { lease, mut hold, token } = *held;
-        let name = self.flags.name.clone();
+    fn hold(&mut self, held: Held, signals: &mut Signals) -> Result<End, Failure> {
+        let Held { spot, mut hold } = held;
+        let (token, name) = (spot.created, self.flags.name.clone());
         let mut dead_man = DeadMan::new()?;
         dead_man.arm(last_moment(&hold))?;
         let _ = self.link.held.write(token);
         let mut told = Lock { event: "acquired", token: Some(token), ..Lock::default() };
         told.holder = Some(self.process.node.as_str().into());
-        told.ttl_ms = Some(millis(lease.ttl));
+        told.ttl_ms = Some(millis(hold.ttl()));
         self.events.tell(&name, &told);
         let variables = [("STORE_LOCK", name.clone()), ("STORE_TOKEN", token.to_string())];
         let ward = match Ward::start(&self.flags.command, &variables) {
             Ok(ward) => ward,
             Err(not) => {
-                self.give_back(lease, token, None);
+                self.give_back(&spot, None);
                 let (exit, why) = match not {
                     NotStarted::NotFound(why) => (Exit::Foreign(127), why),
                     NotStarted::NotRunnable(why) => (Exit::Foreign(126), why),
@@ -541,63 +642,58 @@ impl Taker<'_> {
                 return Err(Failure::new(exit, Reason::NoSuchProgram, why));
             }
         };
-        let key = format!("{name}/{:x}", lease.id).into_bytes();
-        let mut shift = Shift { ward, hold, lease, key, worker: Worker::new()?, spare: None, end: None, warned: false };
+        let mut shift = Shift { ward, hold, spot, worker: Worker::new()?, spare: None, end: None, warned: false };
         let over = shift.work(self, &mut dead_man, signals)?;
         hold = shift.hold;
+        let (spot, status) = (shift.spot.clone(), shift.ward.bury().status());
+        // What it left behind is its work too, and ends before the lock does.
+        let until = match over {
+            Over::Ended => hold.kill().min(clock::boot().after(self.flags.kill_after.0)),
+            Over::Lost(..) => clock::boot(),
+        };
+        let left = process::end_tree(None, until);
+        if !left.is_empty() {
+            let left: Vec<String> = left.iter().map(ToString::to_string).collect();
+            self.process.complain(&format!(
+                "cannot end what the command has started: {} (it is another user's, or hangs in a system call: look at it; the lock is not given back, and ends by itself)",
+                left.join(", ")
+            ));
+        }
+        // From here on the store may take its time.
+        drop(dead_man);
+        let _ = self.link.over.write(1);
         match over {
-            Over::Ended(ended) => {
-                // What it left behind is its work too, and ends before the lock does.
-                process::end_tree(None, hold.kill().min(clock::boot().after(self.flags.kill_after.0)));
-                // Nothing is left that could do harm: from here on the store may take its time.
-                drop(dead_man);
-                let _ = self.link.over.write(1);
-                self.give_back(lease, token, Some(ended.status()));
+            Over::Ended => {
+                if left.is_empty() {
+                    self.give_back(&spot, Some(status));
+                }
                 // A status of ours must not be mistaken for the command's.
-                let status = match ended.status() {
-                    75 | 76 => 1,
-                    status => status,
-                };
-                Ok(End::Exit(Exit::Foreign(status)))
+                Ok(End::Exit(Exit::Foreign(if matches!(status, 75 | 76) { 1 } else { status })))
             }
-            Over::Lost(why) => {
+            Over::Lost(why, is_alone) => {
                 self.process.complain(&format!("the lock {name} is lost: {why}"));
-                let status = shift.ward.bury().status();
-                process::end_tree(None, clock::boot());
-                drop(dead_man);
-                let _ = self.link.over.write(1);
                 let told = Lock { event: "lost", token: Some(token), child_status: Some(status), ..Lock::default() };
                 self.events.tell(&name, &told);
+                if is_alone {
+                    OnLost::start(self.flags, Some(token), self.process).finish(self.flags, self.process);
+                }
                 // Nothing of it runs any more, so nobody need wait for it.
-                if clock::boot() < hold.end() {
-                    let _ = self.store.revoke(lease.id, hold.end());
+                if left.is_empty() && clock::boot() < hold.end() {
+                    let _ = spot.leave(self.store.as_mut(), hold.end());
                 }
                 Ok(End::Exit(Exit::Lost))
             }
         }
     }
 
-    fn give_back(&mut self, lease: Lease, token: u64, child_status: Option<u8>) {
-        if let Err(trouble) = self.store.revoke(lease.id, clock::boot().after(GIVE_BACK)) {
+    fn give_back(&mut self, spot: &Spot, child_status: Option<u8>) {
+        if let Err(trouble) = spot.leave(self.store.as_mut(), clock::boot().after(GIVE_BACK)) {
             let failure = trouble.failure("give back the lock", &self.flags.name);
             self.process.complain(&format!("{}; it ends by itself", failure.sentence));
         }
-        self.events
-            .tell(&self.flags.name, &Lock { event: "released", token: Some(token), child_status, ..Lock::default() });
+        let told = Lock { event: "released", token: Some(spot.created), child_status, ..Lock::default() };
+        self.events.tell(&self.flags.name, &told);
     }
-}
-
-/// Renews, and looks whether `key` is still the first in line: its time and its token; `None` where another is.
-fn renew(
-    store: &mut dyn Store,
-    name: &str,
-    key: &[u8],
-    lease: Lease,
-    deadline: Tick,
-) -> Result<Option<(Duration, u64)>, Trouble> {
-    let ttl = store.keep(lease.id, deadline)?;
-    let (line, _) = look_at_line(store, name, deadline)?;
-    Ok(line.first().filter(|holder| holder.key == key).map(|holder| (ttl, holder.created)))
 }
 
 /// When the kernel kills the inner half: after it should have killed the command itself, and before the end.
@@ -608,19 +704,19 @@ fn last_moment(hold: &Hold) -> Tick {
 
 /// How the time with the lock ended.
 enum Over {
-    Ended(Ended),
-    Lost(String),
+    Ended,
+    /// Why, and whether nobody else is left to run what `--on-lost` names.
+    Lost(String, bool),
 }
 
-/// What a renewal that is under way brings back.
-type Renewal = (Box<dyn Store>, Tick, Result<Option<(Duration, u64)>, Trouble>);
+/// What a renewal that is under way brings back: the time, or that the lock is another's.
+type Renewal = (Box<dyn Store>, Spot, Tick, Result<Option<Duration>, Trouble>);
 
 /// The time with the lock.
 struct Shift {
     ward: Ward,
     hold: Hold,
-    lease: Lease,
-    key: Vec<u8>,
+    spot: Spot,
     worker: Worker<Renewal>,
     /// The store for the next renewal, while none is under way.
     spare: Option<Box<dyn Store>>,
@@ -649,12 +745,15 @@ impl Shift {
             };
             if alone {
                 // Nobody is left to hear how it goes on, nor to bury what is left.
-                return Ok(self.lose(taker, "the process that was started is gone".to_owned()));
+                let why = "the process that was started is gone".to_owned();
+                self.ward.pass_on(Signal::SIGKILL);
+                return Ok(Over::Lost(why, true));
             }
-            if renewed && let Some((store, sent, outcome)) = self.worker.take() {
+            if renewed && let Some((store, spot, sent, outcome)) = self.worker.take() {
                 self.spare = Some(store);
+                self.spot = spot;
                 match outcome {
-                    Ok(Some((ttl, _))) => {
+                    Ok(Some(ttl)) => {
                         self.hold.renew(ttl, sent);
                         dead_man.arm(last_moment(&self.hold))?;
                     }
@@ -672,13 +771,15 @@ impl Shift {
             }
             // Once it was told to end since the lock is lost, its end is no success.
             if ended && self.warned {
-                return Ok(Over::Lost(why));
+                return Ok(Over::Lost(why, false));
             }
             if ended {
-                return Ok(Over::Ended(self.ward.bury()));
+                return Ok(Over::Ended);
             }
-            if signal && let Some(signal) = signals.next() {
-                self.ward.pass_on(signal);
+            if signal && let Some((signal, by_terminal)) = signals.next_with_origin() {
+                if !by_terminal {
+                    self.ward.pass_on(signal);
+                }
                 self.end.get_or_insert(clock::boot().after(taker.flags.kill_after.0));
             }
             let now = clock::boot();
@@ -704,7 +805,7 @@ impl Shift {
     fn lose(&self, taker: &Taker<'_>, why: String) -> Over {
         self.ward.pass_on(Signal::SIGKILL);
         let _ = taker.link.lost.write(1);
-        Over::Lost(why)
+        Over::Lost(why, false)
     }
 
     fn renew(&mut self, taker: &Taker<'_>, now: Tick) -> Result<(), Failure> {
@@ -712,10 +813,14 @@ impl Shift {
             Some(store) => store,
             None => taker.store.again()?,
         };
-        let (name, key, lease, until) = (taker.flags.name.clone(), self.key.clone(), self.lease, self.hold.warn());
+        let (name, mut spot, ttl) = (taker.flags.name.clone(), self.spot.clone(), taker.flags.ttl.0);
+        let until = self.hold.warn();
         self.worker.start(move |_| {
-            let outcome = renew(store.as_mut(), &name, &key, lease, until);
-            (store, now, outcome)
+            let renewed = spot.renew(store.as_mut(), &name, ttl, until);
+            let outcome = renewed.map(|renewed| {
+                renewed.filter(|(_, line)| line.first().is_some_and(|first| first.key == spot.key)).map(|(ttl, _)| ttl)
+            });
+            (store, spot, now, outcome)
         })?;
         Ok(())
     }

@@ -11,7 +11,7 @@ mod put;
 mod watch;
 
 use crate::cli::{Tool, Verbs};
-use crate::types::store::{Keys, Transaction};
+use crate::types::store::{Entry, Keys, Transaction};
 use crate::types::time::Tick;
 use backend::{Store, Trouble};
 
@@ -47,15 +47,16 @@ fn line_of(name: &str) -> Keys {
 }
 
 /// Who stands in line for a lock, the holder first, and the store's revision.
-fn look_at_line(
-    store: &mut dyn Store,
-    name: &str,
-    deadline: Tick,
-) -> Result<(Vec<crate::types::store::Entry>, u64), Trouble> {
+fn look_at_line(store: &mut dyn Store, name: &str, deadline: Tick) -> Result<(Vec<Entry>, u64), Trouble> {
     let outcome = store.run(&Transaction::get(line_of(name)), deadline)?;
     let revision = outcome.revision;
+    Ok((line_in(name, outcome.first()), revision))
+}
+
+/// Of the keys below a lock's name those that stand in line, the holder first.
+fn line_in(name: &str, entries: Vec<Entry>) -> Vec<Entry> {
     // What lies deeper is another lock's.
     let below = name.len() + 1;
-    let own = outcome.first().into_iter().filter(|entry| !entry.key.iter().skip(below).any(|byte| *byte == b'/'));
-    Ok((crate::decide::store::line(own.collect()), revision))
+    let own = entries.into_iter().filter(|entry| !entry.key.iter().skip(below).any(|byte| *byte == b'/'));
+    crate::decide::store::line(own.collect())
 }

@@ -221,6 +221,11 @@ impl Wanted<'_> {
                 Some(entry) if there != revision && self.is(&entry) => return Ok(Put::Done { entry, changed: doubt }),
                 // The lock is not held any more.
                 entry if there == revision => return Ok(Put::Refused(entry, at)),
+                // It may have gone through before another put what is there now: not over that.
+                _ if doubt => {
+                    let why = "no answer came, and another has changed it since".to_owned();
+                    return Err(Trouble::Away { why, unclear: true });
+                }
                 // Another was faster.
                 _ => revision = there,
             }
@@ -235,10 +240,14 @@ impl Wanted<'_> {
         let Came { held, entry, at, doubt } = self.put_over(store, revision, deadline)?;
         match entry {
             Some(entry) if held => Ok(Put::Done { entry, changed: true }),
-            // Another may have put the same under the same condition: then this run has lost.
-            Some(entry) if doubt && self.is(&entry) && entry.revision != revision => {
-                let why = "it holds this value now, by this run or by another".to_owned();
-                Err(Trouble::Away { why, unclear: true })
+            // Another may have put the same under the same condition, and this run has lost; or it has won, and another
+            // has changed it since.
+            entry if doubt && entry.as_ref().map_or(0, |entry| entry.revision) != revision => {
+                let why = match entry {
+                    Some(entry) if self.is(&entry) => "it holds this value now, by this run or by another",
+                    _ => "no answer came, and another has changed it since",
+                };
+                Err(Trouble::Away { why: why.to_owned(), unclear: true })
             }
             entry => Ok(Put::Refused(entry, at)),
         }
@@ -446,12 +455,12 @@ impl Stream<'_> {
     fn store_waiting(&mut self, pump: &mut Pump) -> Result<(), Failure> {
         while let Some((key, value)) = self.waiting.first_key_value().map(|(key, value)| (key.clone(), value.clone())) {
             match self.store_one(&key, &value) {
-                Ok(entry) => {
+                Ok((entry, changed)) => {
                     self.is_away = false;
                     self.waiting.remove(&key);
                     let lease_ms = self.lease.map(|(_, _, ttl)| millis(ttl));
                     let mut head = Head::new("store.put").about(&key);
-                    head.changed = Some(true);
+                    head.changed = Some(changed);
                     let backing = self.backing.unwrap_or_default();
                     pump.stream.record(head, &Key::of(&entry, backing).lease(lease_ms))?;
                     if self.lease.is_some() {
@@ -475,7 +484,7 @@ impl Stream<'_> {
         }
     }
 
-    fn store_one(&mut self, key: &str, value: &str) -> Result<Entry, Trouble> {
+    fn store_one(&mut self, key: &str, value: &str) -> Result<(Entry, bool), Trouble> {
         let deadline = clock::boot().after(TRY);
         if self.backing.is_none() {
             self.backing = Some(Backing::of(self.store.replicas(deadline)));
@@ -493,9 +502,9 @@ impl Stream<'_> {
         // Most often this run was the last to put it.
         let known = self.known.get(key).copied();
         match wanted.put(self.store, Some(known.unwrap_or(0)), deadline)? {
-            Put::Done { entry, .. } => {
+            Put::Done { entry, changed } => {
                 self.known.insert(key.to_owned(), entry.revision);
-                Ok(entry)
+                Ok((entry, changed))
             }
             Put::Refused(..) => Err(lost(self.flags.guard.holding.as_deref().unwrap_or_default()).into()),
         }
