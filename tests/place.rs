@@ -311,7 +311,7 @@ fn a_stream_waits_for_its_nodes_says_what_changes_and_comes_home() {
     stream.wait_for("a renewal", 5 * SECOND, |record| record["subject"] == "a" && record["renewal"] == true);
     stream.feed(&node("n1", "down"));
     let moved = stream.wait_for("off the dead node", 5 * SECOND, is("a", "n2"));
-    assert_eq!(moved["moved_from"], "n1");
+    assert_eq!((&moved["moved_from"], &moved["cause"]), (&json!("n1"), &json!("down")));
     stream.feed(&node("n1", "up"));
     let count = |stream: &support::Running| stream.so_far().iter().filter(|record| is("a", "n1")(record)).count();
     // Time alone brings it back.

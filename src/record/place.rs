@@ -24,6 +24,10 @@ pub(crate) struct Place {
     /// Where it ran until now
     #[serde(skip_serializing_if = "Option::is_none")]
     moved_from: Option<String>,
+    /// Why it was placed or moved: `down` (its node is), `new`, `leave` (its node is to be left), `home` (that is back) or
+    /// `better`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<&'static str>,
     /// Who must be proven off before it may start on the node
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(test, schemars(default))]
@@ -89,6 +93,7 @@ impl Place {
             node: outcome.node,
             policy,
             moved_from: outcome.moved_from,
+            cause: outcome.cause,
             needs_fence: outcome.needs_fence,
             held: outcome.held,
             random_seed: outcome.drawn.then_some(seed),
@@ -502,6 +507,7 @@ mod tests {
             held: false,
             end: End::NoFit,
             why: String::new(),
+            cause: None,
             standby: None,
             drawn: true,
             candidates: (0..10_000).map(candidate).collect(),

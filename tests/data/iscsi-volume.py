@@ -99,6 +99,7 @@ def serve(place, folder, log, *more):
 
 
 def path(place, volume, host, token, mountpoint):
+    sys.path.append("/usr/lib/python3/dist-packages")
     import fusepy
 
     server = socket.socket(socket.AF_UNIX)

@@ -649,6 +649,25 @@ impl Cluster {
         self.scene.machines[idx].spawn("recipe", &[script, &self.config.display().to_string()], &[])
     }
 
+    /// Has the first host lead, or another than that.
+    pub(crate) fn led(&self, by_first: bool) {
+        let store = format!("--store {}", self.etcd.url());
+        eventually("it is led as it should be", 2 * LIMIT, || {
+            let run = self.scene.client.run(&format!("store leader iscsi/leader {store}"));
+            let Ok(told) = serde_json::from_str::<Value>(&run.stdout) else { return false };
+            let (Some(leader), Some(token)) = (told["holder"].as_str(), told["token"].as_u64()) else { return false };
+            if (leader == "n1") != by_first {
+                let before = token + 1;
+                let broken = format!("lock iscsi/leader --proven-off {leader}@{before} --timeout 0s {store} -- true");
+                self.scene.client.run(&format!("store {broken}"));
+                return false;
+            }
+            self.scene.machines.iter().any(|machine| machine.name() == leader && machine.runs("place"))
+        });
+        // Nothing tells that it has heard what everybody says of everybody: a beat, and what it takes to count.
+        std::thread::sleep(300 * MS);
+    }
+
     /// The hosts that have the address of a volume by its number.
     pub(crate) fn at(&self, idx: usize) -> Vec<&str> {
         let machines = self.scene.machines.iter().filter(|machine| machine.is_on() && machine.has(&address(idx)));

@@ -133,6 +133,8 @@ pub(crate) struct Outcome {
     pub(crate) held: bool,
     pub(crate) end: End,
     pub(crate) why: String,
+    /// Why it was placed or moved, in a word: `down`, `new`, `leave`, `home` or `better`.
+    pub(crate) cause: Option<&'static str>,
     /// Why the service is to be left alone.
     pub(crate) standby: Option<String>,
     /// Chance had a part in it.
@@ -257,6 +259,18 @@ enum Task {
     Home,
     /// Another may be better.
     Improve,
+}
+
+impl Task {
+    fn cause(&self) -> &'static str {
+        match self {
+            Task::Recover => "down",
+            Task::New => "new",
+            Task::Leave => "leave",
+            Task::Home => "home",
+            Task::Improve => "better",
+        }
+    }
 }
 
 /// The work of one conclusion.
@@ -540,6 +554,7 @@ impl<'a> Course<'a> {
             node: Some(self.view.nodes[to].name.to_owned()),
             why: if cause.is_empty() { how } else { format!("{cause}; {how}") },
             drawn: self.settings.policy == Policy::Weighted && home.is_none() && *task != Task::Improve,
+            cause: Some(task.cause()),
             ..keep(None, String::new())
         };
         self.explain(idx, &mut outcome, Some(to));
@@ -904,6 +919,7 @@ fn keep(placed: Option<&Placed>, why: String) -> Outcome {
         held: false,
         end: End::Placed,
         why,
+        cause: None,
         standby: None,
         drawn: false,
         candidates: Vec::new(),
