@@ -204,6 +204,19 @@ fn on_term_the_command_ends_first_and_then_the_lock_is_free() {
     }
 }
 
+/// Long before it would renew the lock, which is a third of a minute away.
+#[test]
+fn who_is_robbed_of_the_lock_notices_at_once() {
+    for is_etcd in [false, true] {
+        let scene = Scene::new(is_etcd);
+        let mut first = scene.n1.start(&scene.line(&format!("--ttl 60s -- {}", scene.stubborn(&scene.n1))));
+        eventually("the first", LIMIT, || scene.began("n1"));
+        let proof = format!("n1@{}", scene.token("n1") + 1);
+        scene.n2.run(&scene.line(&format!("--proven-off {proof} -- true"))).ended(0);
+        assert_eq!(first.ends(Duration::from_secs(10)), 76);
+    }
+}
+
 /// Known fault 21: the link to the store is cut while the command works, and its child too.
 #[test]
 fn what_loses_its_store_has_ended_before_another_begins() {

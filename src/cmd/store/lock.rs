@@ -101,6 +101,8 @@ const LEAST_TTL: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_secs(2);
 /// Before the store is asked again when it did not answer.
 const RETRY: Duration = Duration::from_millis(100);
+/// How long a lock is held before its key is followed, so that its end is noticed before the next renewal.
+const FOLLOW: Duration = Duration::from_millis(200);
 /// What giving the lock back may take.
 const GIVE_BACK: Duration = Duration::from_secs(2);
 
@@ -642,7 +644,18 @@ impl Taker<'_> {
                 return Err(Failure::new(exit, Reason::NoSuchProgram, why));
             }
         };
-        let mut shift = Shift { ward, hold, spot, worker: Worker::new()?, spare: None, end: None, warned: false };
+        let mut shift = Shift {
+            ward,
+            hold,
+            spot,
+            worker: Worker::new()?,
+            spare: None,
+            end: None,
+            warned: false,
+            crew: Crew::new()?,
+            follow: Some(clock::boot().after(FOLLOW)),
+            is_news: false,
+        };
         let over = shift.work(self, &mut dead_man, signals)?;
         hold = shift.hold;
         let (spot, status) = (shift.spot.clone(), shift.ward.bury().status());
@@ -724,6 +737,12 @@ struct Shift {
     end: Option<Tick>,
     /// The command was told to end, since the lock was not renewed.
     warned: bool,
+    /// Tells when the key goes.
+    crew: Crew<News>,
+    /// When that begins; short work is over before.
+    follow: Option<Tick>,
+    /// The key is gone, or may be: to be looked at now.
+    is_news: bool,
 }
 
 impl Shift {
@@ -732,17 +751,25 @@ impl Shift {
         loop {
             let next = if self.worker.is_busy() { self.hold.warn() } else { self.hold.next() };
             let limit = if self.warned { self.hold.kill() } else { next.min(self.hold.warn()) };
-            let wake = self.end.map_or(limit, |end| end.min(limit));
-            let (ended, signal, renewed, alone) = {
+            let wake = [self.end, self.follow].into_iter().flatten().fold(limit, Tick::min);
+            let (ended, signal, renewed, alone, news) = {
                 let mut sources = Sources::default();
                 let end = sources.readable(self.ward.as_fd());
                 let signal = sources.readable(signals.as_fd());
                 let renewed = sources.readable(self.worker.as_fd());
                 let outer = sources.readable(taker.outer.as_fd());
+                let news = sources.readable(self.crew.as_fd());
                 sources.wait(Some(wake))?;
                 let ready = |slot| sources.is_ready(slot);
-                (ready(end), ready(signal), ready(renewed), ready(outer))
+                (ready(end), ready(signal), ready(renewed), ready(outer), ready(news))
             };
+            if news {
+                self.is_news |= self.crew.take().iter().any(|news| match news {
+                    News::Changes(changes) => changes.iter().any(|change| matches!(change, Change::Deleted { .. })),
+                    News::Overrun(..) => true,
+                    _ => false,
+                });
+            }
             if alone {
                 // Nobody is left to hear how it goes on, nor to bury what is left.
                 let why = "the process that was started is gone".to_owned();
@@ -795,7 +822,14 @@ impl Shift {
                 let _ = taker.link.lost.write(1);
                 self.ward.pass_on(Signal::SIGTERM);
             }
-            if !self.warned && now >= self.hold.next() && !self.worker.is_busy() {
+            if self.follow.is_some_and(|begin| now >= begin) {
+                self.follow = None;
+                let (mut store, key, revision) =
+                    (taker.store.again()?, Keys::One(self.spot.key.clone()), self.spot.revision);
+                self.crew.follow(move |stop, tell| store.follow(&key, revision, stop, tell))?;
+            }
+            if !self.warned && (now >= self.hold.next() || self.is_news) && !self.worker.is_busy() {
+                self.is_news = false;
                 self.renew(taker, now)?;
             }
         }
