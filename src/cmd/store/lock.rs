@@ -465,13 +465,13 @@ impl Taker<'_> {
         let mut hold = Hold::new(lease.ttl, self.margin(lease.ttl), sent);
         let key = format!("{name}/{:x}", lease.id).into_bytes();
         let node = self.process.node.clone().into_bytes();
-        let get = Step::Get(Keys::One(key.clone()));
+        let look = Step::Get(line_of(&name));
         let put = Step::Put { key: key.clone(), value: node.clone(), lease: lease.id };
         // Nobody else has this key, so it may be put twice.
         let stand = Transaction {
             when: vec![Condition::Created(key.clone(), 0)],
-            then: vec![put, get.clone()],
-            otherwise: vec![get],
+            then: vec![put, look.clone()],
+            otherwise: vec![look],
         };
         let outcome = match self.store.run(&stand, clock::boot().after(LOOK)) {
             Ok(outcome) => outcome,
@@ -483,27 +483,33 @@ impl Taker<'_> {
             Err(trouble) => return Err(self.failed(trouble)),
         };
         let revision = outcome.revision;
-        let Some(own) = outcome.found.into_iter().next_back().unwrap_or_default().pop() else {
-            return Ok(Stood::Again);
-        };
+        let line = line_in(&name, outcome.found.into_iter().next_back().unwrap_or_default());
+        let Some(own) = line.iter().find(|entry| entry.key == key) else { return Ok(Stood::Again) };
         let mut spot = Spot { key, node, created: own.created, revision: own.revision, lease: lease.id };
+        // Until then it counts from what was granted, which nothing but a majority does.
+        let renewal = hold.next();
         let crew: Crew<News> = Crew::new()?;
-        let (mut is_following, mut is_told, mut is_news) = (false, false, true);
+        let (mut is_following, mut is_told, mut is_news) = (false, false, false);
+        let mut seen = Some(line);
         loop {
-            let look = if std::mem::take(&mut is_news) || is_late(until) {
-                look_at_line(self.store.as_mut(), &name, clock::boot().after(LOOK)).map(Some)
-            } else {
-                Ok(None)
+            let look = match seen.take() {
+                Some(line) => Ok(Some(line)),
+                None if std::mem::take(&mut is_news) || is_late(until) => {
+                    look_at_line(self.store.as_mut(), &name, clock::boot().after(LOOK)).map(|(line, _)| Some(line))
+                }
+                None => Ok(None),
             };
             match look {
                 // Others renew, which changes nothing in the line.
                 Ok(None) => {}
-                Ok(Some((line, _))) => {
+                Ok(Some(line)) => {
                     *silent = false;
                     let Some(place) = line.iter().position(|entry| entry.key == spot.key) else {
                         return Ok(Stood::Again);
                     };
-                    if place == 0 {
+                    if place == 0 && clock::boot() < renewal {
+                        return Ok(Stood::Held(Held { spot, hold }));
+                    } else if place == 0 {
                         // What was granted long ago may be over: it counts from a renewal that went through now.
                         let sent = clock::boot();
                         match spot.renew(self.store.as_mut(), &name, self.flags.ttl.0, sent.after(LOOK)) {
