@@ -59,10 +59,13 @@ impl Machine {
         let _ = fs::remove_file(&up);
         let line = format!(
             "echo 0 >{}/cgroup.procs && exec nsenter --net=/run/netns/{} unshare --mount --propagation private sh -c \
-             'mount -t tmpfs tmpfs /run && mkdir -p /run/lock && echo >{} && exec sleep infinity'",
+             'mkdir -p {networks} && mount --rbind /run/netns {networks} && \
+              mount -t tmpfs tmpfs /run && mkdir -p /run/lock && echo >{} && exec sleep infinity'",
             self.group.display(),
             self.host.ns,
-            up.display()
+            up.display(),
+            // Where a power switch finds the other one's wires.
+            networks = self.host.folder.parent().unwrap().join("networks").display(),
         );
         self.init = Some(Command::new("sh").args(["-c", &line]).stdin(Stdio::null()).spawn().unwrap());
         eventually("the host is up", LIMIT, || up.exists());
@@ -249,6 +252,14 @@ fn addresses(number: u32) -> [(&'static str, String); 2] {
     [("eth0", format!("10.77.1.{number}/24")), ("eth1", format!("10.77.2.{number}/24"))]
 }
 
+/// What Pacemaker wants to know of a fence agent.
+const METADATA: &str = r#"<?xml version="1.0"?><resource-agent name="fence_lab" shortdesc="power switch of the lab">
+<longdesc>Switches hosts off.</longdesc>
+<parameters><parameter name="action"><content type="string" default="off"/><shortdesc lang="en">What to do</shortdesc></parameter>
+<parameter name="port"><content type="string"/><shortdesc lang="en">The host</shortdesc></parameter></parameters>
+<actions><action name="off"/><action name="status"/><action name="monitor"/><action name="metadata"/></actions>
+</resource-agent>"#;
+
 /// Three hosts, volumes behind a server that logs, a client.
 pub(crate) struct Scene {
     pub(crate) machines: Vec<Machine>,
@@ -359,7 +370,7 @@ impl Scene {
     }
 
     /// A switch that powers hosts off, as a fence agent: what it says is so. Gives the settings of the recipe.
-    fn power_switch(&self) -> String {
+    pub(crate) fn power_switch(&self) -> String {
         let agent = self.storage.join("fence_lab");
         let groups: String = self
             .machines
@@ -369,11 +380,13 @@ impl Scene {
         let script = format!(
             "#!/bin/sh\nwhile IFS='=' read -r key value; do case $key in action) action=$value ;; port) node=$value ;; esac; done\n\
              case $node in {groups} esac\n\
+             [ $action != metadata ] || {{ echo '{METADATA}'; exit 0; }}\n\
              if [ $action = off ]; then\n\
-             nsenter --net=/run/netns/{switch} sh -c \"ip link set $node.eth0 down; ip link set $node.eth1 down\"\n\
+             nsenter --net={networks}/{switch} sh -c \"ip link set $node.eth0 down; ip link set $node.eth1 down\"\n\
              echo 1 >$group/cgroup.kill; fi\n\
              [ $action = status ] || exit 0\n\
              grep -q 'populated 0' $group/cgroup.events && exit 2\nexit 0\n",
+            networks = self.storage.parent().unwrap().join("networks").display(),
             switch = self.lab.switch(),
         );
         fs::write(&agent, script).unwrap();
@@ -576,9 +589,14 @@ impl Cluster {
 
     /// The same with a switch that powers hosts off.
     pub(crate) fn fenced(volumes: &[(&str, &str)]) -> Cluster {
+        Cluster::fenced_with(volumes, "")
+    }
+
+    /// The same with more settings.
+    pub(crate) fn fenced_with(volumes: &[(&str, &str)], more: &str) -> Cluster {
         let mut cluster = Cluster::idle(volumes);
         let agent = cluster.scene.power_switch();
-        cluster.configure(&agent);
+        cluster.configure(&format!("{agent}\n{more}"));
         for idx in 0..3 {
             let recipe = cluster.start(idx);
             cluster.recipes.push(Some(recipe));
