@@ -7,6 +7,7 @@ pub(crate) mod etcd;
 pub(crate) mod gap;
 pub(crate) mod gateways;
 pub(crate) mod iscsi;
+pub(crate) mod pacemaker;
 pub(crate) mod scene;
 
 use serde_json::Value;
