@@ -98,7 +98,7 @@ fn a_planned_move_fails_no_write() {
     assert!(gone.ends_with(&["address-gone", "target-gone", "storage-gone"].map(str::to_owned)), "{gone:?}");
     assert!(!scene.machines[0].has(ADDRESS));
     assert!(!scene.machines[0].runs("tgtd"));
-    eventually("its path ends", LIMIT, || !scene.machines[0].runs("python3"));
+    eventually("its path ends", LIMIT, || !scene.machines[0].runs("path"));
     let _second = take(&scene, &peers);
     writer.goes_on(600, LIMIT);
     let stall = writer.stall(told);

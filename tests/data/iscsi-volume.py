@@ -1,30 +1,29 @@
 """A volume that several hosts reach, each over a path of its own, through one server.
 
     iscsi-volume.py serve SOCKET FOLDER LOG [--trusting]
-    iscsi-volume.py path SOCKET VOLUME HOST TOKEN MOUNTPOINT
+    iscsi-volume.py opener FIFO
 
 The server keeps the volumes as files in FOLDER. It refuses what would write with an older token than the newest that
 came for a volume (--trusting: nothing), and logs a line of JSON for each open, read and write: when, on which path,
-whether it was refused. A path is a file MOUNTPOINT/volume (FUSE).
+whether it was refused. An opener runs on each host, as a kernel has its drivers at hand: for each line SOCKET, VOLUME,
+HOST, TOKEN, MOUNTPOINT and LOG in FIFO, tabs between, it opens a path, a file MOUNTPOINT/volume (FUSE).
 """
 
 import errno
+import json
 import os
+import selectors
 import socket
 import stat
 import struct
 import sys
+import time
 
 ASKED = struct.Struct("!cQI")
 ANSWERED = struct.Struct("!iQ")
 
 
 def serve(place, folder, log, *more):
-    # A path starts in half of the time without these.
-    import json
-    import selectors
-    import time
-
     trusting = "--trusting" in more
     newest, waiting = {}, {}
     selector = selectors.DefaultSelector()
@@ -100,10 +99,28 @@ def serve(place, folder, log, *more):
                 connection.close()
 
 
-def path(place, volume, host, token, mountpoint):
+def opener(fifo):
     sys.path.append("/usr/lib/python3/dist-packages")
+    import ctypes
     import fusepy
+    import signal
 
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    os.mkfifo(fifo, 0o600)
+    # Open for writing too: it never ends.
+    for line in open(os.open(fifo, os.O_RDWR)):
+        *words, log = line.rstrip("\n").split("\t")
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.setsid()
+            os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), 2)
+            PR_SET_NAME = 15
+            ctypes.CDLL(None).prctl(PR_SET_NAME, b"path", 0, 0, 0)
+            path(fusepy, *words)
+            os._exit(0)
+
+
+def path(fusepy, place, volume, host, token, mountpoint):
     server = socket.socket(socket.AF_UNIX)
     server.connect(place)
 
@@ -122,11 +139,12 @@ def path(place, volume, host, token, mountpoint):
             raise fusepy.FuseOSError(code)
         return number
 
-    server.sendall(b'{"volume": "%b", "host": "%b", "token": %d}\n' % (volume.encode(), host.encode(), int(token)))
+    server.sendall(json.dumps({"volume": volume, "host": host, "token": int(token)}).encode() + b"\n")
     try:
         size = answer()
     except fusepy.FuseOSError:
-        sys.exit(f"the token {token} is older than another's")
+        print(f"the token {token} is older than another's", file=sys.stderr, flush=True)
+        os._exit(1)
 
     class Path(fusepy.Operations):
         def getattr(self, name, fh=None):
@@ -150,4 +168,4 @@ def path(place, volume, host, token, mountpoint):
     fusepy.FUSE(Path(), mountpoint, foreground=True, nothreads=True, direct_io=True, big_writes=True)
 
 
-{"serve": serve, "path": path}[sys.argv[1]](*sys.argv[2:])
+{"serve": serve, "opener": opener}[sys.argv[1]](*sys.argv[2:])

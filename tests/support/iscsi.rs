@@ -60,7 +60,9 @@ impl Machine {
         let line = format!(
             "echo 0 >{}/cgroup.procs && exec nsenter --net=/run/netns/{} unshare --mount --propagation private sh -c \
              'mkdir -p {networks} && mount --rbind /run/netns {networks} && \
-              mount -t tmpfs tmpfs /run && mkdir -p /run/lock && echo >{} && exec sleep infinity'",
+              mount -t tmpfs tmpfs /run && mkdir -p /run/lock && \
+              (FUSE_LIBRARY_PATH=libfuse.so.2 /usr/bin/python3 {VOLUME} opener /run/opener & \
+              until [ -p /run/opener ]; do sleep 0.01; done) && echo >{} && exec sleep infinity'",
             self.group.display(),
             self.host.ns,
             up.display(),
