@@ -9,20 +9,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use support::cluster::is_nightly;
 use support::eventually;
-use support::iscsi::{Cluster, DRIVERS, Daemon, MS, SECOND, Scene, Writer, address, url};
+use support::iscsi::{Cluster, DRIVERS, Daemon, Fault, MS, SECOND, Scene, Writer, address, url};
 
 const LIMIT: Duration = Duration::from_secs(30);
 const ADDRESS: &str = "10.77.1.200";
 const DISK: &str = "disk";
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
-    Freeze,
-    Pause,
-    Kill,
-    /// The switch drops what comes from it and goes to it.
-    Cut,
-}
 
 /// The first host serves, by hand.
 fn served(trusting: bool) -> (Scene, Daemon) {
@@ -59,7 +50,7 @@ fn moved_by_hand(fault: Fault, detection: Duration) -> Duration {
     let writer = writer(&scene, 500, Duration::ZERO);
     let peers = peers(&scene);
     let struck = Instant::now();
-    strike(fault, &mut scene, 0);
+    scene.strike(fault, 0);
     std::thread::sleep(detection.saturating_sub(struck.elapsed()));
     let _second = take(&scene, &peers);
     writer.goes_on(600, LIMIT);
@@ -261,16 +252,6 @@ fn a_driver_says_what_is_wrong_here() {
     );
 }
 
-fn strike(fault: Fault, scene: &mut Scene, idx: usize) {
-    let Scene { machines, lab, .. } = scene;
-    match fault {
-        Fault::Freeze => machines[idx].freeze(),
-        Fault::Pause => machines[idx].pause(lab),
-        Fault::Kill => machines[idx].kill(lab),
-        Fault::Cut => machines[idx].cut(lab, true),
-    }
-}
-
 /// Ends a fault; what was switched off is switched on and begins anew.
 fn mend(fault: Fault, cluster: &mut Cluster, idx: usize) {
     let Scene { machines, lab, .. } = &mut cluster.scene;
@@ -299,7 +280,7 @@ fn played(cluster: &mut Cluster, fault: Fault) -> (Duration, Duration) {
     writer.goes_on(50, LIMIT);
     cluster.knows_peers(DISK);
     let (struck, at) = (Instant::now(), epoch_ms("now"));
-    strike(fault, &mut cluster.scene, 0);
+    cluster.scene.strike(fault, 0);
     eventually("another serves", LIMIT, || cluster.at(0).iter().any(|host| *host != "n1"));
     if fault == Fault::Cut {
         // It hears of nothing, and gives up by itself.
@@ -329,10 +310,7 @@ fn on_time_a_move_takes_its_detection_and_little_more() {
     eprintln!("dead_after  fault   leader     detection  migration  total (ms)");
     for dead_after in settings {
         let mut cluster = Cluster::new(&[(DISK, "n1")], &format!("fencing=none\ndead_after={dead_after}ms"));
-        for (fault, leads) in [Fault::Freeze, Fault::Pause, Fault::Kill, Fault::Cut]
-            .into_iter()
-            .flat_map(|fault| [(fault, false), (fault, true)])
-        {
+        for (fault, leads) in Fault::ALL.into_iter().flat_map(|fault| [(fault, false), (fault, true)]) {
             cluster.led(leads);
             let (detection, total) = played(&mut cluster, fault);
             let migration = total.saturating_sub(detection);
@@ -352,7 +330,7 @@ fn on_time_a_move_takes_its_detection_and_little_more() {
 #[test]
 fn a_client_writes_on_when_its_host_fails() {
     let mut cluster = Cluster::new(&[(DISK, "n1")], "fencing=none");
-    for fault in [Fault::Freeze, Fault::Pause, Fault::Kill, Fault::Cut] {
+    for fault in Fault::ALL {
         played(&mut cluster, fault);
     }
     // A planned end gives everything back, and the others go on.
@@ -373,7 +351,7 @@ fn a_fenced_host_is_off_before_another_serves() {
         writer.goes_on(50, LIMIT);
         cluster.knows_peers(DISK);
         let struck = Instant::now();
-        strike(fault, &mut cluster.scene, 0);
+        cluster.scene.strike(fault, 0);
         eventually("another serves", LIMIT, || cluster.at(0).iter().any(|host| *host != "n1"));
         assert!(cluster.scene.machines[0].is_dead(), "{fault:?}\n{}\n{}", cluster.scene.story(), cluster.scene.logs());
         writer.goes_on(300, LIMIT);
@@ -394,7 +372,7 @@ fn ten_services_of_a_node_that_dies_go_to_the_others_and_come_home() {
     let mut cluster = Cluster::new(&volumes, "fencing=none");
     let at = |cluster: &Cluster, host: &str| (0..10).filter(|idx| cluster.at(*idx) == [host]).count();
     eventually("all are at home", LIMIT, || at(&cluster, "n1") == 10);
-    strike(Fault::Kill, &mut cluster.scene, 0);
+    cluster.scene.strike(Fault::Kill, 0);
     eventually("the others have five each", LIMIT, || at(&cluster, "n2") == 5 && at(&cluster, "n3") == 5);
     mend(Fault::Kill, &mut cluster, 0);
     eventually("all are at home again", LIMIT, || at(&cluster, "n1") == 10);
@@ -419,12 +397,12 @@ fn by_chance_no_two_hosts_ever_serve_one_volume() {
     cluster.serves("n1", 0);
     let writer = Writer::start(&cluster.scene.client, &url(&address(0), DISK), 200, MS);
     for run in 0..runs {
-        let (idx, fault) = (draw(3), [Fault::Freeze, Fault::Pause, Fault::Kill, Fault::Cut][draw(4)]);
+        let (idx, fault) = (draw(3), Fault::ALL[draw(4)]);
         let member = draw(6);
         if member < 3 {
             cluster.etcd.kill(member);
         }
-        strike(fault, &mut cluster.scene, idx);
+        cluster.scene.strike(fault, idx);
         std::thread::sleep(Duration::from_millis(u64::try_from(draw(3000)).unwrap()));
         mend(fault, &mut cluster, idx);
         if member < 3 {

@@ -6,19 +6,11 @@ mod support;
 
 use std::time::{Duration, Instant};
 use support::cluster::is_nightly;
-use support::iscsi::{Cluster, MS, SECOND, Scene, Writer, address, url};
+use support::iscsi::{Cluster, Fault, MS, SECOND, Scene, Writer, address, url};
 use support::pacemaker::Pacemaker;
 
 const LIMIT: Duration = Duration::from_secs(60);
 const DISK: &str = "disk";
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
-    Freeze,
-    Pause,
-    Kill,
-    Cut,
-}
 
 /// One that moves the disk, which is at home on the first host.
 enum Mover {
@@ -90,7 +82,7 @@ impl Mover {
         }
         let led = self.settles();
         let struck = Instant::now();
-        self.strike(fault);
+        self.scene().strike(fault, 0);
         let before = writer.writes();
         let wait = |what: &str, mover: &mut Mover, done: &dyn Fn(&Scene) -> bool| {
             while !done(mover.scene()) {
@@ -112,16 +104,6 @@ impl Mover {
         self.settles();
         assert_eq!(self.scene().wrong(DISK, &stream.wanted), Vec::<usize>::new(), "{fault:?}");
         Sample { stall, moved, led }
-    }
-
-    fn strike(&mut self, fault: Fault) {
-        let Scene { machines, lab, .. } = self.scene();
-        match fault {
-            Fault::Freeze => machines[0].freeze(),
-            Fault::Pause => machines[0].pause(lab),
-            Fault::Kill => machines[0].kill(lab),
-            Fault::Cut => machines[0].cut(lab, true),
-        }
     }
 
     /// Ends a fault; what is off begins anew.
@@ -160,7 +142,7 @@ fn shown(samples: &[Sample]) -> String {
 #[test]
 fn on_time_a_fenced_move_is_no_slower_than_pacemakers() {
     let (settings, faults, rounds) = if is_nightly() {
-        (&[500, 1000, 2000, 4000][..], &[Fault::Freeze, Fault::Pause, Fault::Kill, Fault::Cut][..], 3)
+        (&[500, 1000, 2000, 4000][..], &Fault::ALL[..], 3)
     } else {
         (&[500][..], &[Fault::Pause, Fault::Kill][..], 1)
     };

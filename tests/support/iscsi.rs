@@ -262,6 +262,20 @@ const METADATA: &str = r#"<?xml version="1.0"?><resource-agent name="fence_lab" 
 <actions><action name="off"/><action name="status"/><action name="monitor"/><action name="metadata"/></actions>
 </resource-agent>"#;
 
+/// What can happen to a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Freeze,
+    Pause,
+    Kill,
+    /// The switch drops what comes from it and goes to it.
+    Cut,
+}
+
+impl Fault {
+    pub(crate) const ALL: [Fault; 4] = [Fault::Freeze, Fault::Pause, Fault::Kill, Fault::Cut];
+}
+
 /// Three hosts, volumes behind a server that logs, a client.
 pub(crate) struct Scene {
     pub(crate) machines: Vec<Machine>,
@@ -299,6 +313,16 @@ impl Scene {
             .unwrap();
         eventually("the storage serves", LIMIT, || storage.join("socket").exists());
         Scene { machines, client, server, storage, lab }
+    }
+
+    pub(crate) fn strike(&mut self, fault: Fault, idx: usize) {
+        let Scene { machines, lab, .. } = self;
+        match fault {
+            Fault::Freeze => machines[idx].freeze(),
+            Fault::Pause => machines[idx].pause(lab),
+            Fault::Kill => machines[idx].kill(lab),
+            Fault::Cut => machines[idx].cut(lab, true),
+        }
     }
 
     /// What the paths have said so far.
