@@ -160,6 +160,12 @@ impl Peer {
         }
     }
 
+    /// Whether another link has brought later beats. One alone is none: a beat does not come on several links at the same
+    /// moment, and a node can die between the two.
+    fn is_behind(&self, link: &LinkState) -> bool {
+        link.up && link.last_sequence + 1 < self.sequence
+    }
+
     /// The longest gap that its beats usually have.
     fn interval(&self) -> Duration {
         self.links.values().map(|link| link.last_gap).max().unwrap_or_default()
@@ -360,7 +366,7 @@ impl Hearing {
             let quiet: Vec<u8> = peer
                 .links
                 .iter()
-                .filter(|(_, link)| link.up && now.since(link.last_heard) >= dead_after + peer.grace)
+                .filter(|(_, link)| peer.is_behind(link) && now.since(link.last_heard) >= dead_after + peer.grace)
                 .map(|(number, _)| *number)
                 .collect();
             for number in quiet {
@@ -389,7 +395,7 @@ impl Hearing {
                         at(last.after(warn_after));
                     }
                     at(last.after(dead_after + peer.grace));
-                    for link in peer.links.values().filter(|link| link.up) {
+                    for link in peer.links.values().filter(|link| peer.is_behind(link)) {
                         at(link.last_heard.after(dead_after + peer.grace));
                     }
                 }
@@ -515,6 +521,17 @@ mod tests {
         assert_eq!(what(events), [What::LinkDown(1)]);
         assert_eq!(what(hearing.hear(&beat(1, 1, 6), at(450)).unwrap()), [What::LinkUp(1)]);
         assert_eq!(hearing.peer("n2").unwrap().links[&1].lost, 4);
+    }
+
+    #[test]
+    fn a_node_that_dies_between_two_links_has_no_link_events() {
+        let mut hearing = hearing();
+        hearing.hear(&beat(0, 1, 1), at(0)).unwrap();
+        hearing.hear(&beat(1, 1, 1), at(30)).unwrap();
+        hearing.hear(&beat(0, 1, 2), at(100)).unwrap();
+        assert!(hearing.judge(at(330), Duration::ZERO).iter().all(|event| event.what == What::Late));
+        assert_eq!(hearing.next_deadline(), Some(at(400)));
+        assert_eq!(what(hearing.judge(at(400), Duration::ZERO)), [What::Down]);
     }
 
     #[test]
