@@ -113,7 +113,7 @@ impl Out {
         }
     }
 
-    /// Prints nothing at all: standard output is somebody else's.
+    /// No titles of a table either, for a verb that prints no record: standard output is somebody else's.
     pub(crate) fn discard(&mut self) {
         self.form = Form::Json;
     }

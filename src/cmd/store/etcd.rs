@@ -91,8 +91,8 @@ impl Etcd {
                 let idx = (self.first + turn) % count;
                 // What is left is shared out, so that a member which says nothing leaves time for the others.
                 let left = deadline.since(clock::boot());
-                let share = left / u32::try_from(count - turn).unwrap_or(1);
-                match self.ask_one(idx, path, body, clock::boot().after(share)) {
+                let until = clock::boot().after(left / u32::try_from(count - turn).unwrap_or(1));
+                match self.ask_one(idx, path, body, until) {
                     Said::Answer(answer) => {
                         self.first = idx;
                         return Ok((answer, doubt));
@@ -103,8 +103,8 @@ impl Etcd {
                     Said::No { why, unclear } if unclear && !again => return Err(Trouble::Away { why, unclear: true }),
                     Said::No { why, unclear } => {
                         doubt |= unclear;
-                        // That the time is over says less than what was said before.
-                        if last.is_empty() || clock::boot() < deadline {
+                        // That its time is over says less than what was said before.
+                        if last.is_empty() || clock::boot() < until {
                             last = why;
                         }
                     }
